@@ -1,0 +1,90 @@
+"""Where a model's config comes from: a preset, a folder, a config.json, or a Hub id."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from kernelroof.models.errors import ConfigError, UnknownModelError
+
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "presets")
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that come with the package."""
+    return sorted(f[:-5] for f in os.listdir(_FOLDER) if f.endswith(".json"))
+
+
+def load_config(model: str) -> dict[str, Any]:
+    """Return the Hugging Face config of a model as a dict.
+
+    `model` is a preset name, a folder that holds a config.json, the path of such a file, or a Hub
+    id (`org/name`), which needs network or a local Hub cache.
+
+    Raises:
+        UnknownModelError: none of these.
+        ConfigError: the file is not a JSON object.
+    """
+    preset = os.path.join(_FOLDER, f"{model.lower()}.json")
+    if os.sep not in model and os.path.isfile(preset):
+        return _read(preset)
+    if os.path.isdir(model):
+        path = os.path.join(model, "config.json")
+        if not os.path.isfile(path):
+            raise UnknownModelError(f"the folder {model} has no config.json", "Give a model's folder or its config.json.")
+        return _read(path)
+    if os.path.isfile(model):
+        return _read(model)
+    if model.count("/") == 1 and not model.endswith(".json") and model[0] not in "./~":
+        return _read(_from_hub(model))
+    import difflib
+
+    near = difflib.get_close_matches(model.lower(), preset_names(), 3, 0.5)
+    raise UnknownModelError(
+        f"no preset, folder or config file named {model!r}",
+        (f"Did you mean {' or '.join(near)}? " if near else "")
+        + f"Presets: {', '.join(preset_names())}; or give a config.json.",
+    )
+
+
+def display_name(model: str) -> str:
+    """A short name for a model argument: the preset, the folder's name or the Hub id."""
+    path = model.rstrip("/" + os.sep)
+    if path.endswith(".json") and os.path.isfile(path):
+        stem = os.path.basename(path)[:-5]
+        if stem != "config":
+            return stem.removesuffix("_config")
+        return os.path.basename(os.path.dirname(os.path.abspath(path)))
+    return os.path.basename(os.path.abspath(path)) if os.path.isdir(path) else path
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not JSON ({error})", "Give a Hugging Face config.json.") from error
+    except OSError as error:
+        raise UnknownModelError(f"{path} can't be read ({error.strerror})", "Check its permissions.") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"{path} holds a JSON {type(config).__name__}, not an object", "Give a Hugging Face config.json.")
+    return config
+
+
+def _from_hub(model: str) -> str:
+    """Path of a Hub model's config.json in the local cache, fetched if need be."""
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError as error:
+        raise UnknownModelError(
+            f"{model} looks like a Hub id, and huggingface_hub is not installed", "Give a config.json instead."
+        ) from error
+    try:
+        return str(hf_hub_download(model, "config.json", etag_timeout=5))
+    # The Hub client raises a dozen unrelated kinds (requests, httpx, OSError, its own); all mean "not had".
+    except Exception as error:
+        raise UnknownModelError(
+            f"{model} is no preset or path, and its config can't be fetched from the Hub ({type(error).__name__})",
+            "With no network, download its config.json elsewhere and give the path of that file.",
+        ) from error

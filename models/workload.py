@@ -1,0 +1,157 @@
+"""What is asked of a model: sizes, number formats and the conventions the figures follow."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kernelroof.models.dtypes import BITS, RUN_DTYPES, canonical
+from kernelroof.models.errors import ConfigError, UsageError
+from kernelroof.models.spec import ModelSpec
+
+MASKS = ("auto", "causal", "full")
+HEADS = ("last", "all")
+EMBEDDINGS = ("gathered", "streamed")
+CACHES = ("dynamic", "static", "ideal")
+ATTENTIONS = ("sdpa", "eager", "flash_attention_2")
+
+
+class Workload(NamedTuple):
+    """One prefill of `prompt` tokens and `output` decode steps, for `batch` sequences.
+
+    The cache ends at prompt + output tokens. The conventions default to what Hugging Face executes
+    in the driver:
+
+    mask: causal counts S(S+1)/2 query-key pairs in prefill, full counts S*S; auto is what the
+        attention and cache in use really compute (see `effective_mask`).
+    head: logits of the last position only, or of all.
+    embedding: only the gathered rows of the table are read, or the whole table is streamed.
+    cache: dynamic concatenates (two more passes over the KV per step), static attends over its
+        whole length, ideal appends in place.
+    """
+
+    batch: int = 1
+    prompt: int = 1024
+    output: int = 32
+    dtype: str = "bfloat16"
+    weights_dtype: str = "bfloat16"
+    kv_dtype: str = "bfloat16"
+    attn: str = "sdpa"
+    cache: str = "dynamic"
+    mask: str = "auto"
+    head: str = "last"
+    embedding: str = "gathered"
+    overhead: float = 0.10
+
+
+def make_workload(
+    spec: ModelSpec,
+    *,
+    batch: int = 1,
+    prompt: int = 1024,
+    output: int = 32,
+    dtype: str | None = None,
+    weights_dtype: str | None = None,
+    kv_dtype: str | None = None,
+    attn: str = "sdpa",
+    cache: str = "dynamic",
+    mask: str = "auto",
+    head: str = "last",
+    embedding: str = "gathered",
+    overhead: float = 0.10,
+) -> Workload:
+    """Return a checked workload; number formats default to the model's own.
+
+    Raises:
+        UsageError: a size below 1, an unknown format or convention, or more tokens than positions.
+        ConfigError: the model needs what the closed form does not model (a sliding window that the
+            context outgrows, a quantised checkpoint without `weights_dtype`).
+    """
+    for option, size in (("--batch", batch), ("--prompt", prompt), ("--output", output)):
+        if size < 1:
+            raise UsageError(f"{option} is {size}", "Give a whole number of at least 1.")
+    if prompt + output > spec.max_positions:
+        raise UsageError(
+            f"--prompt {prompt} + --output {output} = {prompt + output} tokens, but {spec.name} has "
+            f"max_position_embeddings {spec.max_positions}",
+            "Ask for fewer tokens.",
+        )
+    if spec.sliding_window is not None and prompt + output > spec.sliding_window:
+        raise ConfigError(
+            f"{spec.name}: sliding_window {spec.sliding_window} is shorter than the {prompt + output} tokens asked for, "
+            "and the closed form has no sliding-window cache",
+            f"Ask for at most {spec.sliding_window} tokens (prompt + output).",
+        )
+    if spec.quantised and weights_dtype is None:
+        raise ConfigError(
+            f"{spec.name}: the config has a quantization_config, whose layout the closed form does not read",
+            "Say what to count with --weights-dtype (fp8, int8, int4 or a 16-bit format).",
+        )
+    if not 0 <= overhead <= 10:
+        raise UsageError(f"--overhead is {overhead}", "Give a share such as 0.1 for 10 %.")
+    for option, value, allowed in (
+        ("--attn", attn, ATTENTIONS),
+        ("--cache", cache, CACHES),
+        ("--mask", mask, MASKS),
+        ("--head", head, HEADS),
+        ("--embedding", embedding, EMBEDDINGS),
+    ):
+        if value not in allowed:
+            raise UsageError(f"{option} {value!r} is not one of {', '.join(allowed)}", "Choose one of them.")
+    run = canonical(dtype, "--dtype", RUN_DTYPES) if dtype else spec.dtype
+    return Workload(
+        batch=batch,
+        prompt=prompt,
+        output=output,
+        dtype=run,
+        weights_dtype=canonical(weights_dtype, "--weights-dtype") if weights_dtype else run,
+        kv_dtype=canonical(kv_dtype, "--kv-dtype") if kv_dtype else run,
+        attn=attn,
+        cache=cache,
+        mask=mask,
+        head=head,
+        embedding=embedding,
+        overhead=overhead,
+    )
+
+
+def effective_mask(workload: Workload) -> str:
+    """The mask that `auto` stands for.
+
+    Hugging Face's sdpa and flash attention skip the upper triangle in prefill (`is_causal=True`);
+    eager attention computes it and masks it away, and so does sdpa over a static cache, which is
+    given an explicit mask.
+    """
+    if workload.mask != "auto":
+        return workload.mask
+    return "full" if workload.attn == "eager" or workload.cache == "static" else "causal"
+
+
+def conventions(workload: Workload) -> dict[str, str]:
+    """The conventions behind the figures, in words, for print and JSON."""
+    mask = effective_mask(workload)
+    pairs = {
+        "causal": "causal: S(S+1)/2 query-key pairs in prefill",
+        "full": "full: all query-key pairs in prefill",
+    }[mask]
+    cache = {
+        "dynamic": "dynamic: concatenated, so each decode step also re-reads and re-writes all K and V (cache_copy_bytes)",
+        "static": "static: attention runs over the cache's whole length, prompt + output",
+        "ideal": "ideal: new K and V appended in place",
+    }[workload.cache]
+    weights = "" if BITS[workload.weights_dtype] >= 16 else (
+        f"; linears of the layers in {workload.weights_dtype} before scales and zeros, embedding and head in {workload.dtype}"
+    )
+    return {
+        "mask": pairs,
+        "head": "logits of the last position only" if workload.head == "last" else "logits of all positions",
+        "embedding": "table not streamed (rows are gathered)" if workload.embedding == "gathered" else "table streamed",
+        "cache": cache,
+        "attention": workload.attn,
+        "bytes": "weights streamed once + KV read once; KV written, activations and cache copies are separate fields",
+        "decode": "context of decode step k (from 0) is prompt + k + 1",
+        "weights": f"{workload.weights_dtype}{weights}",
+        "compute": f"products computed in {workload.dtype} at its dense peak",
+        "flops": "matrix products and attention; FMA = 2 FLOP",
+        "units": "GB = 10^9 B",
+        "overhead": f"{100 * workload.overhead:g} % of weights, KV and activations (allocator, context, buffers)",
+    }

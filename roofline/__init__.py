@@ -1,0 +1,1 @@
+"""Ceilings, the join of estimate and measurement, placing, pictures and tables."""
