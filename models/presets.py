@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelroof.models.errors import ConfigError, UnknownModelError
 
-_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "presets")
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "preset_configs")
 
 
 def preset_names() -> list[str]:
@@ -32,7 +32,9 @@ def load_config(model: str) -> dict[str, Any]:
     if os.path.isdir(model):
         path = os.path.join(model, "config.json")
         if not os.path.isfile(path):
-            raise UnknownModelError(f"the folder {model} has no config.json", "Give a model's folder or its config.json.")
+            raise UnknownModelError(
+                f"the folder {model} has no config.json", "Give a model's folder or its config.json."
+            )
         return _read(path)
     if os.path.isfile(model):
         return _read(model)
@@ -68,7 +70,9 @@ def _read(path: str) -> dict[str, Any]:
     except OSError as error:
         raise UnknownModelError(f"{path} can't be read ({error.strerror})", "Check its permissions.") from error
     if not isinstance(config, dict):
-        raise ConfigError(f"{path} holds a JSON {type(config).__name__}, not an object", "Give a Hugging Face config.json.")
+        raise ConfigError(
+            f"{path} holds a JSON {type(config).__name__}, not an object", "Give a Hugging Face config.json."
+        )
     return config
 
 
@@ -78,7 +82,8 @@ def _from_hub(model: str) -> str:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
         raise UnknownModelError(
-            f"{model} looks like a Hub id, and huggingface_hub is not installed", "Give a config.json instead."
+            f"{model} looks like a Hub id, and huggingface_hub is not installed",
+            "Give a config.json instead.",
         ) from error
     try:
         return str(hf_hub_download(model, "config.json", etag_timeout=5))

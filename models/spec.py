@@ -56,7 +56,13 @@ _FAMILIES: dict[str, _Family] = {
     "qwen3_vl_text": _Family("attention_bias", "attention_bias", False, True),
 }
 
-_DTYPES = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "float": "float32", "half": "float16"}
+_DTYPES = {
+    "float32": "float32",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float": "float32",
+    "half": "float16",
+}
 
 
 def known_families() -> tuple[str, ...]:
@@ -73,7 +79,9 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     inner = config.get("text_config")
     if not isinstance(inner, Mapping):
         return config
-    outer = {k: config[k] for k in ("torch_dtype", "dtype", "tie_word_embeddings", "quantization_config") if k in config}
+    outer = {
+        k: config[k] for k in ("torch_dtype", "dtype", "tie_word_embeddings", "quantization_config") if k in config
+    }
     return {**outer, **inner}
 
 
@@ -137,7 +145,9 @@ def _size(config: Mapping[str, Any], field: str, name: str) -> int:
     if value is None:
         raise ConfigError(f"{name}: the config has no {field}", "Add it, or give the model's own config.json.")
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{name}: {field} is {value!r}, not a whole number of at least 1", "Correct it in the config.")
+        raise ConfigError(
+            f"{name}: {field} is {value!r}, not a whole number of at least 1", "Correct it in the config."
+        )
     return value
 
 

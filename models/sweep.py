@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from kernelroof.models.estimate import Costs, IdealTimes, costs_of, ideal_times
 from kernelroof.models.spec import ModelSpec
 
@@ -48,7 +47,9 @@ def estimate_points(
     10^12 parameters stays under.
     """
     index = np.asarray(points.model)
-    columns: dict[str, Any] = {f: np.array([getattr(s, f) for s in specs], dtype=np.int64)[index] for f in (*_SIZES, *_FLAGS)}
+    columns: dict[str, Any] = {
+        f: np.array([getattr(s, f) for s in specs], dtype=np.int64)[index] for f in (*_SIZES, *_FLAGS)
+    }
     spec = specs[0]._replace(**columns)
     cost = costs_of(
         spec,

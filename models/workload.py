@@ -138,8 +138,12 @@ def conventions(workload: Workload) -> dict[str, str]:
         "static": "static: attention runs over the cache's whole length, prompt + output",
         "ideal": "ideal: new K and V appended in place",
     }[workload.cache]
-    weights = "" if BITS[workload.weights_dtype] >= 16 else (
-        f"; linears of the layers in {workload.weights_dtype} before scales and zeros, embedding and head in {workload.dtype}"
+    weights = (
+        ""
+        if BITS[workload.weights_dtype] >= 16
+        else (
+            f"; linears of the layers in {workload.weights_dtype} before scales and zeros, embedding and head in {workload.dtype}"
+        )
     )
     return {
         "mask": pairs,

@@ -55,7 +55,12 @@ LAUNCHES = (
 
 KERNELS = (
     *KEYS,
-    Column("kind", "str", False, "kind of module: attention, projection, mlp, norm, ... (kernelroof.models.kinds)"),
+    Column(
+        "kind",
+        "str",
+        False,
+        "kind of module: attention, projection, mlp, norm, ... (kernelroof.models.kinds)",
+    ),
     Column("count", "Int64", False, "launches this row stands for"),
     Column("shapes", "str", True, "operand shapes of the traced op"),
     Column("dtype", "str", True, "dtype of the op's result"),

@@ -1,0 +1,161 @@
+"""The command line: options and dispatch only; each command's work is imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from kernelroof.models.errors import KernelroofError
+
+_EPILOG = """examples:
+  kernelroof estimate llama-3-8b --gpu a100-80gb       what the model must cost, in milliseconds of CPU time
+  kernelroof profile tiny-llama                        run it here, every op on a measured roofline
+  kernelroof models                                    the presets
+  kernelroof gpus                                      the GPU table and where its figures come from
+
+`kernelroof COMMAND --help` shows a command's options."""
+
+_ESTIMATE_EPILOG = """examples:
+  kernelroof estimate llama-3-8b --gpu a100-80gb --prompt 1024 --output 256
+  kernelroof estimate qwen2.5-7b --gpu h100-sxm --batch 32 --weights-dtype int4
+  kernelroof estimate path/to/config.json --gpu l4 --json
+  kernelroof estimate llama-3-8b --peak-tflops 312 --bandwidth-gbs 2039 --memory-gb 80"""
+
+_PROFILE_EPILOG = """examples:
+  kernelroof profile tiny-llama
+  kernelroof profile tiny-qwen --batch 4 --prompt 256 --output 16 --out runs/qwen
+  kernelroof profile path/to/config.json --device cpu --dtype float32 --ranges layer
+  kernelroof profile path/to/checkpoint --weights path/to/checkpoint --attn eager
+
+An interrupted run goes on where it stopped: give the same options and the same --out."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="kernelroof",
+        description="Why an LLM inference step takes longer than its model says, kernel by kernel.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_estimate(commands)
+    _add_profile(commands)
+    models = commands.add_parser("models", help="list the presets", description="List the model presets.")
+    models.add_argument("--json", action="store_true", help="print one JSON array")
+    gpus = commands.add_parser("gpus", help="list the GPU table with its sources", description="List the GPU table.")
+    gpus.add_argument("gpu", nargs="?", help="show one GPU in full")
+    gpus.add_argument("--json", action="store_true", help="print one JSON array")
+    return parser
+
+
+def _add_estimate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "estimate",
+        help="the model-level estimate, no GPU and no weights needed",
+        description="Weights, KV cache, FLOPs, memory traffic, arithmetic intensity, bound and ideal times.",
+        epilog=_ESTIMATE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_workload(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object for scripts")
+
+
+def _add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "profile",
+        help="run prefill and decode, measure every kernel, place it on the roofline",
+        description="Run a model's prefill and decode here and place every kernel beside the estimate.",
+        epilog=_PROFILE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_workload(parser)
+    parser.add_argument("--out", metavar="DIR", help="run folder (default: runs/MODEL-DEVICE-TIME)")
+    parser.add_argument("--overwrite", action="store_true", help="replace another run found in --out")
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to run (default: auto)"
+    )
+    parser.add_argument("--weights", metavar="PATH", help="load this checkpoint folder (default: random weights)")
+    parser.add_argument(
+        "--ranges",
+        choices=("phase", "layer", "module"),
+        default="module",
+        help="depth of the ranges (default: module)",
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's own choice)")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="bare repetitions (default: 3)")
+    parser.add_argument(
+        "--top", type=int, default=12, metavar="N", help="kernels shown and drawn per phase (default: 12)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and prompt (default: 0)")
+
+
+def _add_workload(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="preset, folder with a config.json, config.json, or Hub id")
+    load = parser.add_argument_group("workload")
+    load.add_argument("--batch", type=int, default=1, metavar="N", help="sequences (default: 1)")
+    load.add_argument("--prompt", type=int, default=1024, metavar="N", help="prompt tokens (default: 1024)")
+    load.add_argument("--output", type=int, default=32, metavar="N", help="decode steps (default: 32)")
+    load.add_argument("--dtype", metavar="D", help="float32, bfloat16 or float16 (default: the model's)")
+    load.add_argument("--weights-dtype", metavar="D", help="how the layers' linears are stored: also fp8, int8, int4")
+    load.add_argument("--kv-dtype", metavar="D", help="how K and V are stored: also fp8, int8, int4")
+    load.add_argument("--attn", default="sdpa", metavar="A", help="sdpa, eager or flash_attention_2 (default: sdpa)")
+    load.add_argument("--cache", default="dynamic", metavar="C", help="dynamic, static or ideal (default: dynamic)")
+    rule = parser.add_argument_group("conventions (defaults: what Hugging Face executes)")
+    rule.add_argument("--mask", default="auto", metavar="M", help="auto, causal or full (default: auto)")
+    rule.add_argument(
+        "--head", default="last", metavar="H", help="logits of the last position or of all (default: last)"
+    )
+    rule.add_argument("--embedding", default="gathered", metavar="E", help="gathered rows or streamed table")
+    rule.add_argument("--overhead", type=float, default=0.10, metavar="X", help="memory overhead share (default: 0.1)")
+    gpu = parser.add_argument_group("device of the estimate")
+    gpu.add_argument("--gpu", metavar="G", help="name in `kernelroof gpus`")
+    gpu.add_argument("--peak-tflops", type=float, metavar="X", help="your own dense peak, TFLOP/s")
+    gpu.add_argument("--bandwidth-gbs", type=float, metavar="X", help="your own memory bandwidth, GB/s (10^9)")
+    gpu.add_argument("--memory-gb", type=float, metavar="X", help="your own memory, GB (10^9)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status (0 ok, 2 an error that was said, 130 interrupted)."""
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    try:
+        if args.version:
+            from importlib.metadata import version
+
+            print(f"kernelroof {version('kernelroof')}")
+            return 0
+        if args.command is None:
+            parser.print_help()
+            return 2
+        return _dispatch(args)
+    except KernelroofError as error:
+        print(f"kernelroof: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("kernelroof: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has gone; stop the interpreter from failing on its last flush.
+        sys.stderr.close()
+        return 141
+
+
+def _dispatch(args: argparse.Namespace) -> int:
+    if args.command == "estimate":
+        from kernelroof.profile import estimate_command
+
+        return estimate_command.run(args)
+    if args.command == "profile":
+        from kernelroof.profile import profile_command
+
+        return profile_command.run(args)
+    from kernelroof.profile import list_commands
+
+    return list_commands.models(args) if args.command == "models" else list_commands.gpus(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

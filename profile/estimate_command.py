@@ -1,0 +1,84 @@
+"""`kernelroof estimate`: the model-level card, or one JSON object."""
+
+from __future__ import annotations
+
+import argparse
+
+from kernelroof.models.errors import UsageError
+from kernelroof.models.presets import display_name, load_config
+from kernelroof.models.record import estimate_record
+from kernelroof.models.spec import ModelSpec, read_spec
+from kernelroof.models.workload import Workload, make_workload
+from kernelroof.roofline.ceilings import Ceilings
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the estimate of `args`; see `profile.cli` for the options."""
+    spec = read_spec(load_config(args.model), display_name(args.model))
+    workload = workload_from(args, spec)
+    ceilings = device_from(args, workload)
+    record = estimate_record(
+        spec,
+        workload,
+        device=ceilings.name if ceilings else None,
+        flop_s=ceilings.flop_s if ceilings else None,
+        byte_s=ceilings.byte_s if ceilings else None,
+        memory_bytes=ceilings.memory_bytes if ceilings else None,
+        origin=f"{ceilings.origin}: {ceilings.note}" if ceilings else None,
+    )
+    if args.json:
+        import json
+
+        print(json.dumps(record, indent=2))
+        return 0
+    from kernelroof.roofline.card import estimate_card
+
+    print(estimate_card(record))
+    return 0
+
+
+def workload_from(args: argparse.Namespace, spec: ModelSpec) -> Workload:
+    """The checked workload that the shared options ask for."""
+    return make_workload(
+        spec,
+        batch=args.batch,
+        prompt=args.prompt,
+        output=args.output,
+        dtype=args.dtype,
+        weights_dtype=args.weights_dtype,
+        kv_dtype=args.kv_dtype,
+        attn=args.attn,
+        cache=args.cache,
+        mask=args.mask,
+        head=args.head,
+        embedding=args.embedding,
+        overhead=args.overhead,
+    )
+
+
+def device_from(args: argparse.Namespace, workload: Workload) -> Ceilings | None:
+    """Peaks of `--gpu`, or the user's own figures, or None when neither is given."""
+    own = (args.peak_tflops, args.bandwidth_gbs)
+    if any(x is not None for x in (*own, args.memory_gb)):
+        if args.gpu:
+            raise UsageError("--gpu and own figures (--peak-tflops, ...) exclude each other", "Give one of them.")
+        if any(x is None or x <= 0 for x in own) or (args.memory_gb is not None and args.memory_gb <= 0):
+            raise UsageError(
+                "own figures need --peak-tflops and --bandwidth-gbs, both above zero",
+                "Add --memory-gb to learn what fits.",
+            )
+        return Ceilings(
+            name="your figures",
+            flop_s=args.peak_tflops * 1e12,
+            byte_s=args.bandwidth_gbs * 1e9,
+            cache_byte_s=None,
+            dtype=workload.dtype,
+            origin="given",
+            memory_bytes=round(args.memory_gb * 1e9) if args.memory_gb else None,
+            note="from the command line",
+        )
+    if not args.gpu:
+        return None
+    from kernelroof.roofline.gpus import ceilings_for, find_gpu
+
+    return ceilings_for(find_gpu(args.gpu), workload.dtype)

@@ -1,0 +1,107 @@
+"""The model-level card as plain text; imports nothing heavy, so the estimate answers at once."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from kernelroof.roofline.text_plot import text_roofline
+from kernelroof.roofline.units import fixed, quantity, seconds
+
+_WIDTH = 96
+
+
+def estimate_card(record: dict[str, Any]) -> str:
+    """Render an estimate record (`kernelroof.models.record`) for a terminal of 100 columns."""
+    device = record["device"]
+    load = record["workload"]
+    lines = [
+        f"{record['model']}: {record['parameters']:,} parameters ({record['model_type']}), closed-form estimate",
+        f"batch {load['batch']}, prompt {load['prompt']}, output {load['output']}, compute {load['dtype']}, "
+        f"weights {load['weights_dtype']}, KV {load['kv_dtype']}, {load['cache']} cache, {load['attn']} attention",
+    ]
+    if device["name"]:
+        lines += textwrap.wrap(
+            f"{device['name']}: {quantity(device['peak_flop_s'], 'FLOP/s')} dense {load['dtype']}, "
+            f"{quantity(device['bandwidth_byte_s'], 'B/s')}, ridge {record['ridge_flop_per_byte']:.1f} FLOP/B "
+            f"({device['origin']})",
+            _WIDTH,
+        )
+    else:
+        lines.append("no device given: add --gpu NAME (see `kernelroof gpus`) for bounds, times and what fits")
+    lines += ["", *_memory(record), "", *_phases(record)]
+    if device["name"]:
+        lines += ["", *text_roofline(_points(record), device["peak_flop_s"], device["bandwidth_byte_s"])]
+    lines += ["", "conventions"]
+    for key, words in record["conventions"].items():
+        lines += textwrap.wrap(words, _WIDTH, initial_indent=f"  {key:<10} ", subsequent_indent=" " * 13)
+    return "\n".join(lines)
+
+
+def _memory(record: dict[str, Any]) -> list[str]:
+    load = record["workload"]
+    tokens = load["prompt"] + load["output"]
+    capacity = record["device"]["memory_bytes"]
+    if record["fits"] is None:
+        verdict = ""
+    elif record["fits"]:
+        verdict = f" of {quantity(capacity, 'B')}: fits"
+    else:
+        verdict = f" of {quantity(capacity, 'B')}: does NOT fit"
+    return [
+        "memory",
+        f"  weights      {quantity(record['weight_bytes'], 'B'):>12}",
+        f"  KV cache     {quantity(record['kv_bytes'], 'B'):>12}   {record['kv_bytes_per_token']:,} B per token; "
+        f"{load['batch']} x {tokens} tokens",
+        f"  activations  {quantity(record['peak_activation_bytes'], 'B'):>12}   peak, in prefill",
+        f"  total        {quantity(record['total_bytes'], 'B'):>12}{verdict} "
+        f"(with {100 * record['overhead_share']:g} % overhead)",
+    ]
+
+
+def _phases(record: dict[str, Any]) -> list[str]:
+    prefill, decode = record["prefill"], record["decode"]
+    total = {k.removeprefix("total_"): v for k, v in decode.items() if k.startswith("total_")}
+    steps = decode["steps"]
+    header = ("", "prefill", f"decode step, context {decode['context']}", f"decode, {steps} steps")
+    rows: list[tuple[str, str, str, str]] = []
+
+    def add(label: str, cell: Any) -> None:
+        rows.append((label, cell(prefill), cell(decode), cell(total)))
+
+    add("FLOPs", lambda p: quantity(p["flops"], "FLOP"))
+    thumbs = (prefill["rule_of_thumb_flops"], decode["rule_of_thumb_flops"])
+    rows.append(("  rule of thumb, 2N", *(quantity(x, "FLOP") for x in (*thumbs, thumbs[1] * steps))))
+    add("bytes that must move", lambda p: quantity(p["bytes"], "B"))
+    add("  weights", lambda p: quantity(p["weight_bytes"], "B"))
+    add("  KV read", lambda p: quantity(p["kv_read_bytes"], "B"))
+    add("besides: KV written", lambda p: quantity(p["kv_write_bytes"], "B"))
+    add("  activations", lambda p: quantity(p["activation_bytes"], "B"))
+    add("  cache copies", lambda p: quantity(p["cache_copy_bytes"], "B"))
+    add("intensity", lambda p: f"{fixed(p['intensity'])} FLOP/B")
+    if record["device"]["name"]:
+        rows.append(("bound", prefill["bound"], decode["bound"], ""))
+        rows.append(
+            (
+                "ideal time",
+                *(seconds(p / 1e3) for p in (prefill["ideal_ms"], decode["ideal_ms"], total["ideal_ms"])),
+            )
+        )
+        rows.append(
+            (
+                "  with what is besides",
+                seconds(prefill["executed_ideal_ms"] / 1e3),
+                seconds(decode["executed_ideal_ms"] / 1e3),
+                "",
+            )
+        )
+        rows.append(("ideal rate", "", f"{fixed(record['tokens_per_s'])} tokens/s", ""))
+    widths = [max(len(r[i]) for r in (header, *rows)) for i in range(4)]
+    return [
+        "  ".join((row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in (1, 2, 3)))).rstrip()
+        for row in (header, *rows)
+    ]
+
+
+def _points(record: dict[str, Any]) -> list[tuple[str, str, float]]:
+    return [("P", "prefill", record["prefill"]["intensity"]), ("D", "decode", record["decode"]["intensity"])]

@@ -1,0 +1,113 @@
+"""The run folder keeps what was recorded: whole files, one writer, stages that resume."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from kernelroof.models.errors import OutputError
+from kernelroof.profile.runfolder import RunFolder, whole_file, write_json, write_text
+
+IDENTITY = {"model": "m", "batch": 1}
+
+
+def finish(run):
+    write_json(run.file("run.json"), {"identity": run.identity})
+
+
+def test_an_interrupted_write_leaves_no_file(tmp_path):
+    target = tmp_path / "table.csv"
+    with pytest.raises(KeyboardInterrupt), whole_file(target) as part:
+        part.write_text("half")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_write_keeps_the_old_file(tmp_path):
+    target = tmp_path / "table.csv"
+    write_text(target, "old")
+    with pytest.raises(RuntimeError), whole_file(target) as part:
+        part.write_text("half")
+        raise RuntimeError
+    assert target.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_a_full_disk_is_an_output_error():
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    with pytest.raises(OutputError, match="space"), whole_file(__import__("pathlib").Path("/dev/full")):
+        raise OSError(28, "No space left on device")
+
+
+def test_stages_resume_and_depend_on_their_inputs(tmp_path):
+    done = []
+
+    def work(run, name):
+        def write():
+            done.append(name)
+            write_text(run.file(name), name)
+
+        return write
+
+    with RunFolder(tmp_path / "run", IDENTITY) as run:
+        finish(run)
+        assert run.stage("a", {"x": 1}, ["a.txt"], work(run, "a.txt"))
+        with pytest.raises(RuntimeError):
+            run.stage("b", {"a": run.key_of("a")}, ["b.txt"], lambda: (_ for _ in ()).throw(RuntimeError()))
+    with RunFolder(tmp_path / "run", IDENTITY) as run:
+        assert not run.stage("a", {"x": 1}, ["a.txt"], work(run, "a.txt"))
+        assert run.stage("b", {"a": run.key_of("a")}, ["b.txt"], work(run, "b.txt"))
+        assert run.stage("a", {"x": 2}, ["a.txt"], work(run, "a.txt")), "changed inputs run it again"
+        run.file("b.txt").unlink()
+        assert run.stage("b", {"a": run.key_of("a")}, ["b.txt"], work(run, "b.txt")), "a lost output is made again"
+    assert done == ["a.txt", "b.txt", "a.txt", "b.txt"]
+
+
+def test_a_stage_that_writes_nothing_is_an_error(tmp_path):
+    with RunFolder(tmp_path / "run", IDENTITY) as run, pytest.raises(OutputError, match=r"a\.txt"):
+        run.stage("a", {}, ["a.txt"], lambda: None)
+
+
+def test_another_run_is_not_overwritten_unless_asked(tmp_path):
+    with RunFolder(tmp_path, IDENTITY) as run:
+        finish(run)
+        write_text(run.file("kernels.csv"), "precious")
+    with pytest.raises(OutputError, match="batch 1 there, 2 asked"), RunFolder(tmp_path, {"model": "m", "batch": 2}):
+        pass
+    assert (tmp_path / "kernels.csv").read_text() == "precious"
+    with RunFolder(tmp_path, {"model": "m", "batch": 2}, overwrite=True):
+        assert not (tmp_path / "kernels.csv").exists()
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(OutputError, match="not empty"), RunFolder(tmp_path, IDENTITY, overwrite=True):
+        pass
+
+
+def test_two_writers_exclude_each_other_and_a_dead_one_does_not(tmp_path):
+    with RunFolder(tmp_path, IDENTITY), pytest.raises(OutputError, match="in use"), RunFolder(tmp_path, IDENTITY):
+        pass
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    )
+    (tmp_path / "run.lock").write_text(json.dumps({"pid": int(gone.stdout)}))
+    with RunFolder(tmp_path, IDENTITY):
+        assert json.loads((tmp_path / "run.lock").read_text())["pid"] == os.getpid()
+    assert not (tmp_path / "run.lock").exists()
+
+
+def test_leftovers_of_a_killed_run_are_cleared(tmp_path):
+    (tmp_path / ".part-1-kernels.csv").write_text("half")
+    with RunFolder(tmp_path, IDENTITY):
+        pass
+    assert not list(tmp_path.glob(".part-*"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_place(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(OutputError, match="--out"), RunFolder(tmp_path / "run", IDENTITY):
+        pass
