@@ -6,75 +6,27 @@ Started by hand, or by nsys and ncu:
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import gc
+import itertools
 import json
-import os
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelroof.models.errors import ConfigError, DriverError, KernelroofError, OutputError
-from kernelroof.profile.ranges import DEPTHS, SAMPLE_RANGE, Ranges, module_ranges, nvtx_sink
+from kernelroof.models.errors import DriverError, KernelroofError
+from kernelroof.profile.driver_options import build_parser, read_spec_options
+from kernelroof.profile.driver_spec import DriverSpec, check_spec
+from kernelroof.profile.memory import check_memory, memory_errors
+from kernelroof.profile.ranges import SAMPLE_RANGE, Ranges, module_ranges, nvtx_sink
+from kernelroof.profile.runfolder import write_json
 
 if TYPE_CHECKING:
     import torch
 
 _WARM_STEPS = 2
-_OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
-
-
-@dataclasses.dataclass(frozen=True)
-class DriverSpec:
-    """All that a run depends on. Counts are tokens or sequences; names are those of the command line.
-
-    config: content of the model's config.json. weights: a local checkpoint, or None for random ones.
-    threads: CPU threads, or None for torch's own choice. depth: of the ranges, when there are any.
-    warmup: passes of a prefill and 2 steps before the measured ones. repeats: measured passes.
-    head: "last" runs the head on a prompt's last position only, "all" on all of them.
-    """
-
-    config: dict[str, Any]
-    batch: int = 1
-    prompt: int = 256
-    output: int = 16
-    dtype: str = "float32"
-    attn: str = "sdpa"
-    cache: str = "dynamic"
-    device: str = "cpu"
-    weights: str | None = None
-    threads: int | None = None
-    depth: str = "module"
-    seed: int = 0
-    warmup: int = 1
-    repeats: int = 3
-    head: str = "last"
-
-    def to_json(self) -> str:
-        """The spec as a JSON object."""
-        return json.dumps(dataclasses.asdict(self), indent=1)
-
-    @classmethod
-    def from_json(cls, text: str) -> DriverSpec:
-        """Read what `to_json` wrote.
-
-        Raises:
-            DriverError: not a JSON object, or a field is missing or unknown.
-        """
-        try:
-            fields = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DriverError(f"the driver's spec is not JSON ({error})") from error
-        if not isinstance(fields, dict) or "config" not in fields:
-            raise DriverError("the driver's spec is not a JSON object with a config")
-        unknown = sorted(set(fields) - {f.name for f in dataclasses.fields(cls)})
-        if unknown:
-            raise DriverError(f"the driver's spec has unknown fields: {', '.join(unknown)}")
-        return cls(**fields)
 
 
 class Session(NamedTuple):
@@ -103,15 +55,14 @@ def prepare(spec: DriverSpec) -> Session:
         UsageError, ConfigError: see `kernelroof.models.hf.build_model`.
     """
     import torch
-
     from kernelroof.models.hf import build_model, config_object
 
     text = config_object(spec.config).get_text_config()
-    _check(spec, getattr(text, "max_position_embeddings", None))
+    check_spec(spec, getattr(text, "max_position_embeddings", None))
     if spec.threads is not None:
         torch.set_num_threads(spec.threads)
-    _check_memory(spec)
-    with _memory_errors(spec):
+    check_memory(spec)
+    with memory_errors(spec):
         model = build_model(
             spec.config,
             dtype=spec.dtype,
@@ -150,12 +101,11 @@ def run_pass(session: Session, ranges: Ranges, steps: int | None = None) -> Pass
         DriverError: out of memory.
     """
     import torch
-
     from kernelroof.models.hf import cache_tensors, choose_token, make_cache, run_prefill, run_step
 
     spec, model, input_ids, _ = session
     steps = spec.output if steps is None else steps
-    with _memory_errors(spec), torch.no_grad():
+    with memory_errors(spec), torch.no_grad():
         cache = make_cache(spec.cache, model, max_length=spec.prompt + spec.output, batch=spec.batch)
         mark, durations = _boundaries(spec.device)
         mark()
@@ -253,7 +203,7 @@ def _boundaries(device: str) -> tuple[Callable[[], None], Callable[[], list[int]
         instants: list[int] = []
 
         def gaps() -> list[int]:
-            return [b - a for a, b in zip(instants, instants[1:], strict=False)]
+            return [b - a for a, b in itertools.pairwise(instants)]
 
         return lambda: instants.append(time.perf_counter_ns()), gaps
 
@@ -268,7 +218,7 @@ def _boundaries(device: str) -> tuple[Callable[[], None], Callable[[], list[int]
 
     def event_gaps() -> list[int]:
         torch.cuda.synchronize(device)
-        return [round(a.elapsed_time(b) * 1e6) for a, b in zip(events, events[1:], strict=False)]
+        return [round(a.elapsed_time(b) * 1e6) for a, b in itertools.pairwise(events)]
 
     return mark, event_gaps
 
@@ -289,80 +239,25 @@ def _capture(device: str) -> Iterator[None]:
         torch.cuda.profiler.stop()
 
 
-def _check(spec: DriverSpec, positions: int | None) -> None:
-    import torch
-
-    for field in ("batch", "prompt", "output", "repeats"):
-        if getattr(spec, field) < 1:
-            raise DriverError(f"{field} is {getattr(spec, field)}", "Give a whole number of at least 1.")
-    if spec.threads is not None and spec.threads < 1:
-        raise DriverError(f"threads is {spec.threads}", "Give a whole number of at least 1.")
-    if spec.head not in ("last", "all"):
-        raise DriverError(f"head is {spec.head!r}", "Choose last or all.")
-    if positions is not None and spec.prompt + spec.output > positions:
-        raise DriverError(
-            f"prompt {spec.prompt} + output {spec.output} is beyond the model's "
-            f"max_position_embeddings of {positions}",
-            "Ask for fewer tokens.",
-        )
-    if spec.device.startswith("cuda") and not torch.cuda.is_available():
-        raise DriverError(
-            f"device is {spec.device}, and torch {torch.__version__} sees no CUDA device",
-            "Use --device cpu, or a CUDA build of torch on a machine with a GPU.",
-        )
-
-
-def needed_bytes(spec: DriverSpec) -> tuple[int, int | None]:
-    """Bytes of the parameters and of the full KV cache; the latter None for an unknown family."""
-    from kernelroof.models.hf import build_model
-    from kernelroof.models.spec import read_spec
-
-    model = build_model(spec.config, dtype=spec.dtype, attn=spec.attn, device="meta")
-    parameters = sum(p.numel() * p.element_size() for p in model.parameters())
-    element = next(model.parameters()).element_size()
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the driver from the command line; returns the exit status (2: an error that was said)."""
+    args = build_parser().parse_args(argv)
     try:
-        sizes = read_spec(spec.config)
-    except ConfigError:
-        return parameters, None
-    per_token = 2 * sizes.layers * sizes.kv_heads * sizes.head_dim * element
-    return parameters, per_token * spec.batch * (spec.prompt + spec.output)
+        session = prepare(read_spec_options(args))
+        times = measure_bare(session) if args.mode == "bare" else measure_ranges(session)
+        times["mode"] = args.mode
+        if args.out is None:
+            print(json.dumps(times, indent=2))
+        else:
+            write_json(Path(args.out), times)
+    except KernelroofError as error:
+        print(f"kernelroof driver: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("kernelroof driver: interrupted", file=sys.stderr)
+        return 130
+    return 0
 
 
-def _need(spec: DriverSpec) -> tuple[int, str]:
-    """Bytes that the run needs at least, and the sum in words."""
-    parameters, cache = needed_bytes(spec)
-    kv = "the KV cache" if cache is None else f"{cache / 1e9:.2f} GB of KV cache"
-    return parameters + (cache or 0), f"{parameters / 1e9:.2f} GB of parameters + {kv} + activations"
-
-
-def _check_memory(spec: DriverSpec) -> None:
-    """Refuse what can't fit before the kernel kills the process for it."""
-    from kernelroof.profile.environment import available_memory_bytes
-
-    if spec.device.startswith("cuda"):
-        import torch
-
-        free: int | None = torch.cuda.mem_get_info(torch.device(spec.device))[0]
-    else:
-        free = available_memory_bytes()
-    total, words = _need(spec)
-    if free is not None and total > free:
-        raise DriverError(
-            f"the run needs {words}, and {spec.device} has {free / 1e9:.2f} GB free",
-            "Choose a smaller model, dtype, batch or prompt.",
-        )
-
-
-@contextmanager
-def _memory_errors(spec: DriverSpec) -> Iterator[None]:
-    """Turn an allocator's failure into a DriverError that says what the run needed."""
-    try:
-        yield
-    except (RuntimeError, MemoryError, DriverError) as error:
-        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
-            raise
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DriverError(
-            f"out of memory on {spec.device}: the run needs {_need(spec)[1]} ({first})",
-            "Choose a smaller model, dtype, batch or prompt.",
-        ) from error
+if __name__ == "__main__":
+    sys.exit(main())

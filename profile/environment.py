@@ -33,6 +33,8 @@ def describe(device: str = "cpu") -> dict[str, Any]:
         "cpu": _cpu(reasons),
         "memory_bytes": _total_memory(reasons),
         "available_memory_bytes": available_memory_bytes(),
+        # Other programs on the same cores are the commonest cause of a wide spread.
+        "load_average": _load(reasons),
         "torch": _torch_build(),
         "gpu": _gpu(device, reasons),
         "variables": _variables(),
@@ -59,6 +61,15 @@ def _version(package: str, reasons: dict[str, str]) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         reasons[f"packages.{package}"] = "not installed"
+        return None
+
+
+def _load(reasons: dict[str, str]) -> list[float] | None:
+    """Runnable processes over the last 1, 5 and 15 minutes."""
+    try:
+        return [round(x, 2) for x in os.getloadavg()]
+    except (OSError, AttributeError):
+        reasons["load_average"] = f"{sys.platform} does not tell it"
         return None
 
 
@@ -97,10 +108,7 @@ def _cpu_model() -> str | None:
 
 def _physical_cores() -> int | None:
     """Distinct (package, core) pairs; SMT siblings share one."""
-    pairs = {
-        (_text(cpu / "physical_package_id"), _text(cpu / "core_id"))
-        for cpu in _CPU.glob("cpu[0-9]*/topology")
-    }
+    pairs = {(_text(cpu / "physical_package_id"), _text(cpu / "core_id")) for cpu in _CPU.glob("cpu[0-9]*/topology")}
     return len(pairs) or None
 
 

@@ -64,8 +64,8 @@ def profiler_sink() -> Sink:
     """
     import torch
 
-    enter = getattr(torch.autograd, "_record_function_with_args_enter", None)
-    leave = getattr(torch.autograd, "_record_function_with_args_exit", None)
+    enter: Any = getattr(torch.autograd, "_record_function_with_args_enter", None)
+    leave: Any = getattr(torch.autograd, "_record_function_with_args_exit", None)
     opened: list[Any] = []
 
     def push(name: str) -> None:

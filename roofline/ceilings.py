@@ -75,9 +75,7 @@ def checked(ceilings: Ceilings) -> Ceilings:
 
 
 def _is_rate(value: object) -> bool:
-    return (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-    )
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
 def to_json(ceilings: Ceilings, details: Mapping[str, Any] | None = None) -> str:

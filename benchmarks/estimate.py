@@ -1,0 +1,110 @@
+"""How fast the estimate starts and answers, against floors measured in the same run."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from kernelroof.models.estimate import costs_of, ideal_times
+from kernelroof.models.presets import load_config, preset_names
+from kernelroof.models.spec import read_spec
+from kernelroof.models.sweep import Points, estimate_points
+
+_STARTS = 21
+_SINGLES = 40_000
+_POINTS = 1_000_000
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def starts() -> None:
+    """Start and answer of the command over a bare interpreter's start."""
+    script = shutil.which("kernelroof", path=str(Path(sys.executable).parent)) or "kernelroof"
+    commands = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "kernelroof estimate": [script, "estimate", "llama-3-8b", "--gpu", "a100-80gb"],
+    }
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(_STARTS):
+        for name, command in commands.items():
+            times[name].append(seconds(lambda c=command: subprocess.run(c, check=True, stdout=subprocess.DEVNULL)))
+    floor, ours = (statistics.median(t) for t in times.values())
+    print(f"start and answer    {1e3 * ours:8.1f} ms over {1e3 * floor:.1f} ms bare Python: {ours / floor:.2f} x")
+
+
+def inputs(n: int) -> list[tuple[int, int, int, int, int, int, int, float, float]]:
+    """`n` different questions: model, batch, prompt, output, bits of run, weights and KV, peaks."""
+    rng = random.Random(1)
+    sizes = itertools.product(range(1, 200), range(1, 20_000))
+    return [
+        (i % 8, b, p, 1 + i % 500, 16, rng.choice([4, 8, 16]), rng.choice([8, 16]), rng.uniform(1e14, 1e15), 2e12 + i)
+        for i, (b, p) in enumerate(itertools.islice(sizes, n))
+    ]
+
+
+def singles() -> None:
+    """Single estimates (sizes, both phases, all ideal times), one at a time, nothing memoised."""
+    specs = [read_spec(load_config(n), n) for n in preset_names()]
+    questions = inputs(_SINGLES)
+    if len(set(questions)) != len(questions):
+        raise AssertionError("the questions must all differ")
+
+    def ours() -> None:
+        for model, batch, prompt, output, run, weights, kv, flop_s, byte_s in questions:
+            cost = costs_of(
+                specs[model], batch, prompt, output, run, weights, kv, True, True, False, True, False, 0.1, max
+            )
+            ideal_times(cost, output, flop_s, byte_s)
+
+    def nothing(*_: object) -> None:
+        return None
+
+    def floor() -> None:
+        for question in questions:
+            nothing(*question)
+
+    mine, bare = min(seconds(ours) for _ in range(3)), min(seconds(floor) for _ in range(3))
+    print(
+        f"single estimates    {_SINGLES / mine:12,.0f} /s "
+        f"({mine / bare:.0f} x an empty Python call with the same arguments)"
+    )
+
+
+def arrays() -> None:
+    """Sweep points as arrays."""
+    specs = [read_spec(load_config(n), n) for n in preset_names()]
+    rng = np.random.default_rng(1)
+    n = _POINTS
+    points = Points(
+        model=rng.integers(0, len(specs), n),
+        batch=rng.integers(1, 512, n),
+        prompt=rng.integers(1, 100_000, n),
+        output=rng.integers(1, 5_000, n),
+        run_bits=np.full(n, 16),
+        weight_bits=rng.choice([4, 8, 16], n),
+        kv_bits=rng.choice([8, 16], n),
+        flop_s=rng.uniform(1e14, 1e15, n),
+        byte_s=rng.uniform(1e12, 8e12, n),
+    )
+    mine = min(seconds(lambda: estimate_points(specs, points)) for _ in range(3))
+    floor = min(seconds(lambda: points.batch * points.prompt + points.output) for _ in range(3))
+    print(f"sweep points        {n / mine:12,.0f} /s ({mine / floor:.0f} x one multiply-add over the same arrays)")
+
+
+if __name__ == "__main__":
+    starts()
+    singles()
+    arrays()

@@ -1,0 +1,217 @@
+"""One roofline per phase: every kernel role, the roofs, and the model's own estimate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from kernelroof.roofline.ceilings import Ceilings
+from kernelroof.roofline.figure import (
+    DPI,
+    FAINT,
+    INK,
+    Roofs,
+    colour,
+    draw_roofs,
+    extent,
+    log_axes,
+    new_figure,
+    roofline_limits,
+    save_png,
+)
+from kernelroof.roofline.labels import Box, Mark, place_labels
+from kernelroof.roofline.place import aggregate
+from kernelroof.roofline.plot_margin import AREA_PT2, WHY_NOT_PLOTTED, legend, list_beneath
+from kernelroof.roofline.summary import labels, with_roles
+from kernelroof.roofline.units import fixed
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+
+_LABELS = 8
+_LABEL_LEAST_PCT = 0.5
+_WEIGHTY_PCT = 0.2
+"""Share of the kernels' time from which a role sets the limits of the axes."""
+_LEAST_AREA_PT2 = 9.0
+_EDGE_AREA_PT2 = 40.0
+
+
+class PhasePicture(NamedTuple):
+    """What a phase picture shows. Boxes are in pixels of the figure."""
+
+    path: Path
+    plotted: pd.DataFrame
+    """kernel roles with a point"""
+    listed: pd.DataFrame
+    """kernel roles without one; `why` says why"""
+    label_boxes: tuple[Box, ...]
+    other_boxes: tuple[Box, ...]
+    """texts in the axes that labels must not cover"""
+
+
+def phase_roofline(
+    placed: pd.DataFrame,
+    ceilings: Ceilings,
+    phase: str,
+    estimate: Mapping[str, Any] | None,
+    path: str | os.PathLike[str],
+    *,
+    subtitle: str = "",
+) -> PhasePicture:
+    """Draw the roofline of one phase into a PNG.
+
+    Args:
+        placed: placed kernels; only rows of `phase` are drawn, one circle per kernel role.
+        estimate: "phase": (FLOPs, bytes) and "modules": {kind: (FLOPs, bytes)} as the model itself says;
+            drawn as hollow markers on the roof, because an estimate is ideal. Either may be missing.
+        subtitle: what was run, for people.
+
+    Raises:
+        OutputError: the file can't be written.
+    """
+    rows = with_roles(placed[placed["phase"] == phase])
+    table = aggregate(rows, ["role", "kind", "op", "kernel"]).sort_values(by="time_ns", ascending=False)
+    total_ns = float(table["time_ns"].sum()) or 1.0
+    table["share_pct"] = 100 * table["time_ns"].astype("float64") / total_ns
+    table["label"] = labels(table)
+    table["why"] = [_why(row) for row in table.to_dict("records")]
+    plotted, listed = table[table["why"] == ""], table[table["why"] != ""]
+    hollow = estimated_points(estimate, ceilings)
+
+    figure, canvas = new_figure(13, 8.6)
+    axes = figure.add_axes((0.095, 0.29, 0.68, 0.61))
+    log_axes(axes, "arithmetic intensity (FLOP per byte of memory traffic)", "attained rate", "FLOP/s")
+    points = list(zip(plotted["intensity"], plotted["attained_flop_s"], strict=True))
+    # Roles without weight may lie decades away; they are drawn on the edge, lest all else shrink.
+    # One above the compute roof is evidence of something, and always within them.
+    weighty = [
+        p
+        for p, share in zip(points, plotted["share_pct"], strict=True)
+        if share >= _WEIGHTY_PCT or p[1] > ceilings.flop_s
+    ]
+    limits = roofline_limits([*weighty, *((x, y) for _, x, y in hollow)], ceilings)
+    axes.set_xlim(limits[:2])
+    axes.set_ylim(limits[2:])
+    canvas.draw()  # transforms from data to pixels are right only after a first draw
+    areas = [max(_LEAST_AREA_PT2, AREA_PT2 * share / 100) for share in plotted["share_pct"]]
+    shown = [on_axes(point, limits) for point in points]
+    marks = [_mark(axes, *point, area) for point, area in zip(shown, areas, strict=True)]
+    marks += [_mark(axes, x, y, 120) for _, x, y in hollow]
+    shapes = [_shape(point, at) for point, at in zip(points, shown, strict=True)]
+    tints = [colour(str(kind)) for kind in plotted["kind"]]
+    for shape in sorted(set(shapes)):
+        # In the order of the table, by time, so that small circles lie on top of large ones.
+        of = [i for i, s in enumerate(shapes) if s == shape]
+        axes.scatter(
+            [shown[i][0] for i in of],
+            [shown[i][1] for i in of],
+            s=[areas[i] if shape == "o" else _EDGE_AREA_PT2 for i in of],
+            marker=shape,
+            color=[tints[i] for i in of],
+            alpha=0.8,
+            edgecolor="white",
+            linewidth=0.8,
+            zorder=3,
+            clip_on=False,
+        )
+    roofs = draw_roofs(axes, ceilings, marks)
+    draw_estimate(axes, hollow)
+    label_boxes = _label_points(axes, plotted, marks, roofs)
+    outside = sum(at != point for at, point in zip(shown, points, strict=True))
+    legend(figure, table, hollow, outside)
+    list_beneath(figure, listed, total_ns)
+    figure.text(0.095, 0.95, f"{phase}: kernels on the roofline", fontsize=15, weight="bold", color=INK)
+    figure.text(0.095, 0.918, subtitle or ceilings.note, fontsize=9, color=FAINT)
+    return PhasePicture(save_png(figure, path), plotted, listed, tuple(label_boxes), tuple(roofs.texts))
+
+
+def estimated_points(estimate: Mapping[str, Any] | None, ceilings: Ceilings) -> list[tuple[str, float, float]]:
+    """(kind, intensity, FLOP/s) of each estimate that has FLOPs and bytes; the phase's kind is ""."""
+    if not estimate:
+        return []
+    named = [(str(kind), work) for kind, work in dict(estimate.get("modules") or {}).items()]
+    if estimate.get("phase"):
+        named.append(("", estimate["phase"]))
+    return [
+        (kind, flops / moved, ceilings.roof_flop_s(flops / moved))
+        for kind, (flops, moved) in named
+        if flops > 0 and moved > 0
+    ]
+
+
+def on_axes(point: tuple[float, float], limits: tuple[float, float, float, float]) -> tuple[float, float]:
+    """The point, or the nearest one within the limits (x0, x1, y0, y1)."""
+    return min(max(point[0], limits[0]), limits[1]), min(max(point[1], limits[2]), limits[3])
+
+
+def _shape(point: tuple[float, float], at: tuple[float, float]) -> str:
+    """A circle, or for a point on the edge of the axes a triangle towards where it really is."""
+    if at == point:
+        return "o"
+    if at[1] != point[1]:
+        return "v" if point[1] < at[1] else "^"
+    return "<" if point[0] < at[0] else ">"
+
+
+def draw_estimate(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
+    """Hollow diamonds for kinds of modules, a hollow star for the phase."""
+    for kind, x, y in points:
+        shape, size, edge = ("D", 62, colour(kind)) if kind else ("*", 300, INK)
+        axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor="white", linewidth=3.4, zorder=4)
+        axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor=edge, linewidth=1.6, zorder=5)
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    """Why a kernel role has no point; empty if it has one."""
+    if pd.isna(row["flops"]):
+        return WHY_NOT_PLOTTED["not known"]
+    if row["flops"] == 0 and row["bytes"] == 0:
+        return WHY_NOT_PLOTTED["no work"]
+    if row["flops"] == 0:
+        return WHY_NOT_PLOTTED["no FLOPs"]
+    if row["bytes"] == 0:
+        return WHY_NOT_PLOTTED["no bytes"]
+    return "" if row["time_ns"] - row["unplaced_ns"] > 0 else WHY_NOT_PLOTTED["no time"]
+
+
+def _mark(axes: Axes, x: float, y: float, area_pt2: float) -> Mark:
+    px, py = axes.transData.transform((x, y))
+    return Mark(float(px), float(py), (area_pt2**0.5 / 2) * DPI / 72)
+
+
+def _data(axes: Axes, mark: Mark) -> tuple[list[float], list[float]]:
+    x, y = axes.transData.inverted().transform((mark.x, mark.y))
+    return [float(x)], [float(y)]
+
+
+def _label_points(axes: Axes, plotted: pd.DataFrame, marks: list[Mark], roofs: Roofs) -> list[Box]:
+    """Label the kernel roles with most time; returns the boxes of the labels."""
+    worth = plotted[plotted["share_pct"] >= _LABEL_LEAST_PCT].head(_LABELS)
+    words = [f"{row['label']}  {fixed(row['share_pct'], 2)} %" for row in worth.to_dict("records")]
+    words = [w if len(w) <= 46 else f"{w[:30]}…{w[-14:]}" for w in words]
+    texts = [axes.text(0, 0, w, transform=None, fontsize=8.5, color=INK, zorder=7) for w in words]
+    sizes = [(b[2] - b[0], b[3] - b[1]) for b in (extent(axes, t) for t in texts)]
+    found = place_labels(sizes, marks[: len(words)], extent(axes, axes.patch), *roofs, marks)
+    boxes = []
+    for text, mark, place in zip(texts, marks, found, strict=False):
+        if place is None:
+            text.remove()
+            continue
+        # A box's lower edge is the descent of the text, not its baseline.
+        text.set_verticalalignment("bottom")
+        text.set_position(place.box[:2])
+        text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+        axes.annotate(
+            "",
+            place.nearest,
+            xytext=(mark.x, mark.y),
+            xycoords="figure pixels",
+            textcoords="figure pixels",
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 1},
+            zorder=6,
+        )
+        axes.plot(*_data(axes, mark), marker=".", markersize=3, color=INK, zorder=6)
+        boxes.append(extent(axes, text))
+    return boxes

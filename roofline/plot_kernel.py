@@ -1,0 +1,212 @@
+"""One picture per kernel role: every launch, the roof, and where the model says it should be.
+
+A kernel without FLOPs has no place on a roofline; its picture shows bytes against bandwidth instead, and
+one without any known work shows its durations.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from kernelroof.roofline.ceilings import Ceilings
+from kernelroof.roofline.figure import (
+    FAINT,
+    INK,
+    colour,
+    draw_roofs,
+    log_axes,
+    new_figure,
+    roofline_limits,
+    save_png,
+)
+from kernelroof.roofline.labels import Mark
+from kernelroof.roofline.place import aggregate
+from kernelroof.roofline.units import fixed, quantity, seconds
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+Work = tuple[float, float]
+"""FLOPs and bytes"""
+
+
+class KernelPicture(NamedTuple):
+    """What a kernel picture shows: "roofline", "bandwidth" or "duration", and how many launches."""
+
+    path: Path
+    shows: str
+    points: int
+    without_point: int
+
+
+def kernel_roofline(
+    launches: pd.DataFrame,
+    ceilings: Ceilings,
+    estimate: Mapping[str, Work | None] | None,
+    path: str | os.PathLike[str],
+    *,
+    title: str = "",
+    subtitle: str = "",
+) -> KernelPicture:
+    """Draw the launches of one kernel role into a PNG.
+
+    Args:
+        launches: placed rows of one role (at least one).
+        estimate: FLOPs and bytes of one launch as the model says ("own") and of the phase ("phase").
+
+    Raises:
+        OutputError: the file can't be written.
+    """
+    points = dict(estimate or {})
+    own, phase = points.get("own"), points.get("phase")
+    flops, moved = _column(launches["flops"]), _bytes(launches)
+    timed = _column(launches["time_ns"]) > 0
+    on_roof, on_bandwidth = (flops > 0) & (moved > 0) & timed, (moved > 0) & timed
+    figure, canvas = new_figure(11, 6.9)
+    axes = figure.add_axes((0.115, 0.24, 0.66, 0.62))
+    kind = str(launches["kind"].iloc[0]) if "kind" in launches and len(launches) else "other"
+    marks: list[Line2D] = []
+    if on_roof.any():
+        shows, shown = "roofline", launches[on_roof.to_numpy()]
+        xy = list(zip(shown["intensity"].astype(float), shown["attained_flop_s"].astype(float), strict=True))
+        hollow = [(name, w) for name, w in (("own", own), ("phase", phase)) if w and w[0] > 0 and w[1] > 0]
+        ideal = [(name, f / b, ceilings.roof_flop_s(f / b)) for name, (f, b) in hollow]
+        log_axes(axes, "arithmetic intensity (FLOP per byte of memory traffic)", "attained rate", "FLOP/s")
+        limits = roofline_limits([*xy, *((x, y) for _, x, y in ideal)], ceilings)
+        axes.set_xlim(limits[:2])
+        axes.set_ylim(limits[2:])
+        canvas.draw()
+        pixels = axes.transData.transform([*xy, *((x, y) for _, x, y in ideal)])
+        draw_roofs(axes, ceilings, [Mark(float(x), float(y), 10.0) for x, y in pixels[-40:]])
+        marks = _draw(axes, xy, ideal, colour(kind))
+    elif on_bandwidth.any():
+        shows, shown = "bandwidth", launches[on_bandwidth.to_numpy()]
+        sizes = moved[on_bandwidth]
+        xy = list(zip(sizes, shown["attained_byte_s"].astype(float), strict=True))
+        ideal = [("own", own[1], ceilings.byte_s)] if own and own[1] > 0 else []
+        _bandwidth_axes(axes, [*xy, *((x, y) for _, x, y in ideal)], ceilings)
+        marks = _draw(axes, xy, ideal, colour(kind))
+    else:
+        shows, shown = "duration", launches
+        axes.scatter(range(len(launches)), _column(launches["time_ns"]) / 1e3, s=22, color=colour(kind), alpha=0.7)
+        axes.set_xlabel("launch", fontsize=10, color=INK)
+        axes.set_ylabel("duration (µs)", fontsize=10, color=INK)
+        axes.set_ylim(bottom=0)
+        axes.set_axisbelow(True)
+        axes.grid(True, color="#E4E4E4", linewidth=0.7)
+        marks = [_handle("o", colour(kind), "one launch", filled=True)]
+    figure.legend(
+        handles=marks,
+        loc="upper left",
+        bbox_to_anchor=(0.785, 0.87),
+        frameon=False,
+        fontsize=9,
+        labelcolor=INK,
+        labelspacing=0.9,
+    )
+    figure.text(0.115, 0.935, title or "kernel", fontsize=14, weight="bold", color=INK)
+    figure.text(0.115, 0.895, subtitle or ceilings.note, fontsize=8.5, color=FAINT)
+    _facts(figure, launches, own, ceilings)
+    return KernelPicture(save_png(figure, path), shows, len(shown), len(launches) - len(shown))
+
+
+def _draw(axes: Axes, xy: list[tuple[float, float]], ideal: list[tuple[str, float, float]], tint: str) -> list[Line2D]:
+    """Launches as dots (fainter where there are many), estimates as hollow markers; returns the legend."""
+    many = len(xy)
+    axes.scatter(
+        [x for x, _ in xy],
+        [y for _, y in xy],
+        s=34 if many < 100 else 20,
+        color=tint,
+        alpha=0.85 if many < 20 else 0.45 if many < 400 else 0.2,
+        edgecolor="white",
+        linewidth=0.4,
+        zorder=4,
+    )
+    handles = [_handle("o", tint, f"one launch ({many})", filled=True)]
+    for name, x, y in ideal:
+        shape, size, edge = ("D", 100, tint) if name == "own" else ("*", 260, INK)
+        axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor="white", linewidth=3.6, zorder=5)
+        axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor=edge, linewidth=1.8, zorder=6)
+        words = "estimate of this kernel" if name == "own" else "estimate of the phase"
+        handles.append(_handle(shape, edge, words, filled=False))
+    return handles
+
+
+def _handle(shape: str, tint: str, words: str, *, filled: bool) -> Line2D:
+    return Line2D(
+        [],
+        [],
+        linestyle="none",
+        marker=shape,
+        color=tint,
+        markerfacecolor=tint if filled else "none",
+        markersize=13 if shape == "*" else 7,
+        markeredgewidth=0.5 if filled else 1.6,
+        label=words,
+    )
+
+
+def _bandwidth_axes(axes: Axes, xy: list[tuple[float, float]], ceilings: Ceilings) -> None:
+    """Bytes of a launch against bytes/s, with the bandwidths as level roofs."""
+    log_axes(axes, "bytes moved by a launch (it has no FLOPs)", "attained rate", "B/s")
+    axes.xaxis.set_major_formatter(lambda value, _: quantity(value, "B", 1) if value >= 1 else f"{value:.0e}")
+    roofs = [("DRAM", ceilings.byte_s, "-")]
+    if ceilings.cache_byte_s is not None:
+        roofs.append(("cache", ceilings.cache_byte_s, "--"))
+    xs, ys = [x for x, _ in xy], [y for _, y in xy]
+    axes.set_xlim(min(xs) / 30, max(xs) * 30)
+    axes.set_ylim(min([*ys, ceilings.byte_s / 30]) / 2, max([*ys, *(rate for _, rate, _ in roofs)]) * 3)
+    for name, rate, style in roofs:
+        axes.axhline(rate, color=INK, linewidth=1.6, linestyle=style, zorder=2)
+        axes.text(
+            axes.get_xlim()[0] * 1.1,
+            rate * 1.06,
+            f"{name} {quantity(rate, 'B/s', 3)} ({ceilings.origin})",
+            fontsize=8.5,
+            color=INK,
+            va="bottom",
+        )
+
+
+def _facts(figure: Figure, launches: pd.DataFrame, own: Work | None, ceilings: Ceilings) -> None:
+    """The figures beneath: times, work, share of the roof, and the estimate beside them."""
+    times = _column(launches["time_ns"])
+    total = aggregate(launches.assign(all="all"), "all").iloc[0]
+    spread = [seconds(float(v) / 1e9, 3) for v in (times.min(), times.median(), times.max())]
+    lines = [
+        f"{int(total['launches'])} launches, {seconds(float(total['time_ns']) / 1e9, 3)} in all; "
+        f"shortest {spread[0]}, median {spread[1]}, longest {spread[2]}"
+    ]
+    n = max(1, int(total["launches"]) - int(total["unplaced"]))
+    if pd.notna(total["flops"]):
+        measured = f"{quantity(total['flops'] / n, 'FLOP', 3)}, {quantity(total['bytes'] / n, 'B', 3)}"
+        lines.append(f"a launch: {measured}; estimate {_work(own)}")
+        at_roof = seconds(float(total["ideal_ns"]) / n / 1e9, 3)
+        gain = total["recoverable_ns"]
+        recoverable = seconds(float(gain) / 1e9, 3) if pd.notna(gain) else "not known"
+        share = f"{fixed(total['pct_of_roof'], 3)} %" if pd.notna(total["pct_of_roof"]) else "not known"
+        lines.append(f"at its roof {at_roof}; share of the roof {share}; recoverable {recoverable} in all")
+    else:
+        lines.append(f"FLOPs or bytes not known; estimate {_work(own)}")
+    reason = f" ({total['reason']})" if pd.notna(total["reason"]) else ""
+    verdict = f"bound: {total['bound']}{reason}"
+    lines.append(verdict if len(verdict) <= 150 else f"{verdict[:149]}…")
+    figure.text(0.115, 0.135, "\n".join(lines), fontsize=8.8, color=INK, va="top", linespacing=1.5)
+
+
+def _work(own: Work | None) -> str:
+    return f"{quantity(own[0], 'FLOP', 3)}, {quantity(own[1], 'B', 3)}" if own else "not known"
+
+
+def _column(values: pd.Series[Any]) -> pd.Series[float]:
+    numbers: pd.Series[float] = values.astype("Float64").astype("float64")
+    return numbers
+
+
+def _bytes(launches: pd.DataFrame) -> pd.Series[float]:
+    return _column(launches["dram_read_bytes"]) + _column(launches["dram_write_bytes"])

@@ -1,0 +1,35 @@
+# Sourced by run.sh and test.sh: makes .venv and installs kernelroof into it, once per change of what
+# is installed. Needs Python 3.10 or newer with venv; set PYTHON to choose one, VENV to put it elsewhere.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+VENV=${VENV:-.venv}
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
+
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-python3 python python3.13 python3.12 python3.11 python3.10}; do
+    if new_enough "$candidate"; then
+      echo "$candidate"
+      return
+    fi
+  done
+  echo "No Python 3.10 or newer found; set PYTHON to one." >&2
+  return 1
+}
+
+# install_kernelroof EXTRAS: editable, with the extras given ("" or "[dev]").
+install_kernelroof() {
+  local python stamp
+  if [ ! -x "$VENV/bin/python" ]; then
+    python=$(find_python)
+    echo "Making $VENV with $python" >&2
+    "$python" -m venv "$VENV"
+  fi
+  stamp=$VENV/.installed$1-$(cat pyproject.toml scripts/constraints.txt | cksum | tr ' ' -)
+  if [ ! -e "$stamp" ]; then
+    echo "Installing kernelroof$1 into $VENV (a few minutes the first time)" >&2
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -c scripts/constraints.txt -e ".$1"
+    touch "$stamp"
+  fi
+}
