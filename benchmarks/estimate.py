@@ -65,7 +65,7 @@ def singles() -> None:
     def ours() -> None:
         for model, batch, prompt, output, run, weights, kv, flop_s, byte_s in questions:
             cost = costs_of(
-                specs[model], batch, prompt, output, run, weights, kv, True, True, False, True, False, 0.1, max
+                specs[model], batch, prompt, output, run, weights, kv, True, True, False, True, False, False, 0.1, max
             )
             ideal_times(cost, output, flop_s, byte_s)
 

@@ -110,7 +110,7 @@ def _record_attention(
         (query, key, value, attn_mask),
         out,
         flops.attention(query, key, value, is_causal=is_causal),
-        traffic.attention(query, key, value, attn_mask, out),
+        traffic.attention(query, key, value, attn_mask, out, is_causal=is_causal),
     )
 
 

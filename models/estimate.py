@@ -27,6 +27,8 @@ class PhaseCost(NamedTuple):
     bytes = weight_bytes + kv_read_bytes is what no implementation can avoid from DRAM; the other
     byte fields depend on how it is implemented. activation_bytes are the operands and results of
     matrix products and attention (q and output), each moved once; elementwise work is not in it.
+    cache_copy_bytes is what the cache moves besides the new tokens: a dynamic one reads and writes
+    all earlier ones in each step, a static one is filled with zeros at its first use.
     """
 
     flops: Number
@@ -93,6 +95,7 @@ def costs(spec: ModelSpec, workload: Workload) -> Costs:
         workload.embedding == "streamed",
         workload.cache == "dynamic",
         workload.cache == "static",
+        workload.attn == "eager",
         workload.overhead,
         max,
     )
@@ -111,6 +114,7 @@ def costs_of(
     streamed_table: Number,
     dynamic: Number,
     static: Number,
+    eager: Number,
     overhead: Number,
     maximum: Callable[[Number, Number], Number],
 ) -> Costs:
@@ -134,16 +138,15 @@ def costs_of(
     matmul = count.linear + count.table  # the head multiplies whether tied or not; the embedding never does
     pair_flops = 4 * layers * q_width
     # Operands and results of the products and of attention per token, without the head.
-    token_io = layers * (5 * hidden + 4 * q_width + 2 * kv_width + 3 * wide) * unit
+    token_io = layers * (7 * hidden + 4 * q_width + 2 * kv_width + 3 * wide) * unit
     head_io = (hidden + vocab) * unit
 
     tokens = batch * prompt
     logits = batch * (last + (1 - last) * prompt)
-    pairs = batch * (
-        static * prompt * capacity
-        + (1 - static) * (causal * (prompt * (prompt + 1) // 2) + (1 - causal) * prompt * prompt)
-    )
-    prefill_kv = batch * (static * capacity + (1 - static) * prompt) * kv_per_token
+    # In prefill sdpa and flash attention are handed the prompt's part of a static cache, eager all of it.
+    keys = prompt + static * eager * output
+    pairs = batch * (causal * (prompt * (prompt + 1) // 2) + (1 - causal) * prompt * keys)
+    prefill_kv = batch * keys * kv_per_token
     prefill = PhaseCost(
         flops=2 * (count.linear * tokens + count.table * logits) + pair_flops * pairs,
         bytes=streamed + prefill_kv,
@@ -151,7 +154,7 @@ def costs_of(
         kv_read_bytes=prefill_kv,
         kv_write_bytes=tokens * kv_per_token,
         activation_bytes=tokens * token_io + logits * head_io,
-        cache_copy_bytes=0 * tokens,
+        cache_copy_bytes=static * batch * capacity * kv_per_token,
     )
 
     def steps(n: Number, contexts: Number, pasts: Number) -> PhaseCost:

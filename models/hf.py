@@ -7,11 +7,12 @@ device are those that run on the CPU or the GPU. The names of transformers' argu
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -233,7 +234,13 @@ def _forward(model: torch.nn.Module, cache: Any, input_ids: torch.Tensor, *, las
 
 
 def _forward_parameters(model: torch.nn.Module) -> Any:
-    return inspect.signature(model.forward).parameters
+    return _parameters_of(cast(Hashable, type(model)))
+
+
+@functools.cache
+def _parameters_of(kind: Hashable) -> Any:
+    # Cached: reading a signature takes as long as a small op, and every decode step asks.
+    return inspect.signature(kind.forward).parameters  # type: ignore[attr-defined]
 
 
 def _tensors_in(name: str, value: Any) -> list[tuple[str, torch.Tensor]]:

@@ -35,10 +35,10 @@ def estimate_points(
     specs: Sequence[ModelSpec],
     points: Points,
     *,
-    causal: bool = True,
     last: bool = True,
     streamed_table: bool = False,
     cache: str = "dynamic",
+    attn: str = "sdpa",
     overhead: float = 0.10,
 ) -> tuple[Costs, IdealTimes]:
     """Estimate every point; each field of the results is an array.
@@ -59,11 +59,12 @@ def estimate_points(
         run_bits=points.run_bits,
         weight_bits=points.weight_bits,
         kv_bits=points.kv_bits,
-        causal=int(causal),
+        causal=int(attn != "eager"),
         last=int(last),
         streamed_table=int(streamed_table),
         dynamic=int(cache == "dynamic"),
         static=int(cache == "static"),
+        eager=int(attn == "eager"),
         overhead=overhead,
         maximum=np.maximum,
     )

@@ -59,8 +59,13 @@ def traffic(func: torch._ops.OpOverload, args: Any, kwargs: Any, out: Any) -> Tr
     return _generic(func, args, kwargs, out)
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor) -> Traffic:
-    """Attention as one op: q, k, v with their own number of heads, and the mask, once; the result once."""
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, *, is_causal: bool = False) -> Traffic:
+    """Attention as one op: q, k, v with their own number of heads, and the mask, once; the result once.
+
+    A causal mask aligned top left hides every key beyond the last query; those are not read.
+    """
+    if is_causal and k.shape[-2] > q.shape[-2]:
+        k, v = k[..., : q.shape[-2], :], v[..., : q.shape[-2], :]
     return Traffic(whole([t for t in (q, k, v, mask) if t is not None]), whole([out]))
 
 

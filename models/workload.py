@@ -77,8 +77,8 @@ def make_workload(
         )
     if spec.sliding_window is not None and prompt + output > spec.sliding_window:
         raise ConfigError(
-            f"{spec.name}: sliding_window {spec.sliding_window} is shorter than the {prompt + output} tokens asked for, "
-            "and the closed form has no sliding-window cache",
+            f"{spec.name}: sliding_window {spec.sliding_window} is shorter than the {prompt + output} tokens "
+            "asked for, and the closed form has no sliding-window cache",
             f"Ask for at most {spec.sliding_window} tokens (prompt + output).",
         )
     if spec.quantised and weights_dtype is None:
@@ -117,13 +117,12 @@ def make_workload(
 def effective_mask(workload: Workload) -> str:
     """The mask that `auto` stands for.
 
-    Hugging Face's sdpa and flash attention skip the upper triangle in prefill (`is_causal=True`);
-    eager attention computes it and masks it away, and so does sdpa over a static cache, which is
-    given an explicit mask.
+    Hugging Face's sdpa and flash attention skip the upper triangle in prefill (`is_causal=True`, in
+    transformers 5 over a static cache too); eager attention computes it and masks it away.
     """
     if workload.mask != "auto":
         return workload.mask
-    return "full" if workload.attn == "eager" or workload.cache == "static" else "causal"
+    return "full" if workload.attn == "eager" else "causal"
 
 
 def conventions(workload: Workload) -> dict[str, str]:
@@ -134,15 +133,16 @@ def conventions(workload: Workload) -> dict[str, str]:
         "full": "full: all query-key pairs in prefill",
     }[mask]
     cache = {
-        "dynamic": "dynamic: concatenated, so each decode step also re-reads and re-writes all K and V (cache_copy_bytes)",
-        "static": "static: attention runs over the cache's whole length, prompt + output",
+        "dynamic": "dynamic: concatenated; each decode step also re-reads and re-writes all K and V (cache_copy_bytes)",
+        "static": "static: decode (and eager prefill) attends over its whole length, prompt + output; zero-filled once",
         "ideal": "ideal: new K and V appended in place",
     }[workload.cache]
     weights = (
         ""
         if BITS[workload.weights_dtype] >= 16
         else (
-            f"; linears of the layers in {workload.weights_dtype} before scales and zeros, embedding and head in {workload.dtype}"
+            f"; linears of the layers in {workload.weights_dtype} before scales and zeros, "
+            f"embedding and head in {workload.dtype}"
         )
     )
     return {

@@ -52,9 +52,7 @@ def read_kineto(path: str | Path) -> Kineto:
     host = np.flatnonzero(events.category <= CALL)
     host = host[preorder(events.thread[host], events.start_ns[host], events.dur_ns[host])]
     category = events.category[host]
-    nesting = nest(
-        events.thread[host], events.start_ns[host], events.dur_ns[host], category == OP, category == RANGE
-    )
+    nesting = nest(events.thread[host], events.start_ns[host], events.dur_ns[host], category == OP, category == RANGE)
     is_range = np.flatnonzero(category == RANGE)
     # From positions among the host events to rows of the ranges; one more entry keeps -1 at -1.
     range_row = np.full(len(host) + 1, -1, dtype=np.int64)
@@ -153,9 +151,7 @@ def _kernels(events: Events, host: Ints, nesting: Nesting, around: Ints, labels:
     return _frame(table | _labelled(labels, inside))
 
 
-def _ranges(
-    events: Events, host: Ints, nesting: Nesting, names: list[str], labels: Labels
-) -> pd.DataFrame:
+def _ranges(events: Events, host: Ints, nesting: Nesting, names: list[str], labels: Labels) -> pd.DataFrame:
     rows = np.flatnonzero(events.category[host] == RANGE)
     at = host[rows]
     op = nesting.op[rows]

@@ -94,7 +94,7 @@ def conform(frame: pd.DataFrame, columns: tuple[Column, ...], table: str) -> pd.
     missing = [c.name for c in columns if c.name not in frame.columns]
     if missing:
         raise ReportError(f"table {table} lacks {', '.join(missing)}", "Record it again with this version.")
-    out = frame[[c.name for c in columns]].astype({c.name: c.dtype for c in columns if c.dtype != "str"})
+    out: pd.DataFrame = frame[[c.name for c in columns]].astype({c.name: c.dtype for c in columns if c.dtype != "str"})
     for c in columns:
         if c.dtype == "str":
             out[c.name] = out[c.name].astype("string")

@@ -42,7 +42,8 @@ def models(args: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=2))
         return 0
     print(
-        f"{'preset':<14}{'parameters':>14} {'layers':>7}{'hidden':>7}{'heads/KV':>9}  {'dtype':<9}{'weights':>10}{'KV/token':>10}{'positions':>10}"
+        f"{'preset':<14}{'parameters':>14} {'layers':>7}{'hidden':>7}{'heads/KV':>9}  "
+        f"{'dtype':<9}{'weights':>10}{'KV/token':>10}{'positions':>10}"
     )
     for r in rows:
         heads = f"{r['heads']}/{r['kv_heads']}"
@@ -75,13 +76,13 @@ def gpus(args: argparse.Namespace) -> int:
     print(
         "dense peaks in TFLOP/s (INT8: TOP/s), FP32 accumulation; GB = 10^9 B; `kernelroof gpus NAME` shows the source"
     )
-    print(f"{'gpu':<18}{'product':<32}{'bf16':>7}{'fp8':>7}{'int8':>7}{'fp32':>7}{'GB/s':>7}{'GB':>5}{'ridge':>7}")
+    print(f"{'gpu':<25}{'product':<34}{'bf16':>7}{'fp8':>7}{'int8':>7}{'fp32':>7}{'GB/s':>7}{'GB':>5}{'ridge':>7}")
     for gpu in table:
         half = gpu.bf16_flop_s or gpu.fp16_flop_s
         cells = [_tera(half), _tera(gpu.fp8_flop_s), _tera(gpu.int8_ops_s), _tera(gpu.fp32_flop_s)]
         ridge = f"{half / gpu.byte_s:.1f}" if half else "–"
         print(
-            f"{gpu.key:<18}{gpu.product[:31]:<32}{cells[0]:>7}{cells[1]:>7}{cells[2]:>7}{cells[3]:>7}"
+            f"{gpu.key:<25}{gpu.product[:33]:<34}{cells[0]:>7}{cells[1]:>7}{cells[2]:>7}{cells[3]:>7}"
             f"{gpu.byte_s / 1e9:>7.0f}{gpu.memory_bytes / 1e9:>5.0f}{ridge:>7}"
         )
     return 0

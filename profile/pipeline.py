@@ -23,7 +23,6 @@ from kernelroof.roofline.ceilings import Ceilings, from_json, to_json
 
 if TYPE_CHECKING:
     import pandas as pd
-
     from kernelroof.models.trace import Trace
     from kernelroof.profile.driver import Session
 
@@ -241,7 +240,7 @@ class Pipeline:
         import pandas as pd
 
         wanted = {k: "string" if v == "str" else v for k, v in dtypes.items()}
-        return pd.read_csv(self.folder.file(name), dtype=wanted or None)  # type: ignore[arg-type]
+        return pd.read_csv(self.folder.file(name), dtype=wanted or None)
 
 
 def _record(job: Job, ceilings: Ceilings) -> dict[str, Any]:

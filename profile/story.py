@@ -63,7 +63,8 @@ def doubts(run: Pipeline) -> list[str]:
                 "do not trust single figures, run again with --overwrite on a quiet machine"
             )
         elif wall["bare_max_ns"] > _STEADY * wall["bare_min_ns"]:
-            lines.append(f"  the bare repeats of {phase} differ by more than {100 * (_STEADY - 1):.0f} %: a busy machine?")
+            share = 100 * (_STEADY - 1)
+            lines.append(f"  the bare repeats of {phase} differ by more than {share:.0f} %: a busy machine?")
     lost = sum(1 for _ in run.folder.file("unmatched.csv").open(encoding="utf-8")) - 1
     if lost:
         lines.append(f"{lost} traced ops were not found in the recording: see unmatched.csv")

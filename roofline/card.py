@@ -64,7 +64,7 @@ def _phases(record: dict[str, Any]) -> list[str]:
     total = {k.removeprefix("total_"): v for k, v in decode.items() if k.startswith("total_")}
     steps = decode["steps"]
     header = ("", "prefill", f"decode step, context {decode['context']}", f"decode, {steps} steps")
-    rows: list[tuple[str, str, str, str]] = []
+    rows: list[tuple[str, ...]] = []
 
     def add(label: str, cell: Any) -> None:
         rows.append((label, cell(prefill), cell(decode), cell(total)))

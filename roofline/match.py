@@ -100,17 +100,13 @@ def _recorded_scopes(kineto: Kineto) -> dict[_Scope, _Ops]:
     return {
         scope: _Ops(
             rows,
-            Forest(
-                tuple(names[r] for r in rows), tuple(size[r] for r in rows), tuple(depth[r] for r in rows)
-            ),
+            Forest(tuple(names[r] for r in rows), tuple(size[r] for r in rows), tuple(depth[r] for r in rows)),
         )
         for scope, rows in scopes.items()
     }
 
 
-def _traced_scopes(
-    traced_ops: Sequence[TracedOp], recorded: Iterable[_Scope]
-) -> Mapping[_Scope, list[int]]:
+def _traced_scopes(traced_ops: Sequence[TracedOp], recorded: Iterable[_Scope]) -> Mapping[_Scope, list[int]]:
     """Positions of the traced ops by the scope to seek them in, in their order."""
     known = set(recorded)
     nearest: dict[_Scope, _Scope] = {}

@@ -53,9 +53,7 @@ def owners(kineto: Kineto, is_owner: npt.NDArray[np.bool_]) -> Ints:
     return np.array(out, dtype=np.int64)
 
 
-def op_rows(
-    kineto: Kineto, traced_ops: Sequence[TracedOp], op_of: Ints
-) -> tuple[pd.DataFrame, set[int]]:
+def op_rows(kineto: Kineto, traced_ops: Sequence[TracedOp], op_of: Ints) -> tuple[pd.DataFrame, set[int]]:
     """One row per matched op with all that ran inside it, and one per op outside of those.
 
     Args:
@@ -72,20 +70,22 @@ def op_rows(
     np.add.at(time_ns, owner, ops["self_ns"].to_numpy())
     keep = (owner == everyone) & (ops["phase"] != UNATTRIBUTED).to_numpy()
     position = op_of[keep]
-    rows = ops[keep].rename(columns={"name": "kernel"}).assign(
-        op=ops["name"][keep],
-        recorded_ns=time_ns[keep],
-        device="cpu",
-        stream=pd.array([pd.NA] * int(keep.sum()), dtype="Int64"),
-        group=ops["event"][keep],
-        reason=np.where(_around_matched(kineto, op_of)[keep], WRAPPER, ""),
+    rows = (
+        ops[keep]
+        .rename(columns={"name": "kernel"})
+        .assign(
+            op=ops["name"][keep],
+            recorded_ns=time_ns[keep],
+            device="cpu",
+            stream=pd.array([pd.NA] * int(keep.sum()), dtype="Int64"),
+            group=ops["event"][keep],
+            reason=np.where(_around_matched(kineto, op_of)[keep], WRAPPER, ""),
+        )
     )
     return _finish(rows, traced_ops, position), set(position[position >= 0].tolist())
 
 
-def kernel_rows(
-    kineto: Kineto, traced_ops: Sequence[TracedOp], op_of: Ints
-) -> tuple[pd.DataFrame, set[int]]:
+def kernel_rows(kineto: Kineto, traced_ops: Sequence[TracedOp], op_of: Ints) -> tuple[pd.DataFrame, set[int]]:
     """One row per kernel and copy launched in the phases; arguments and result as in `op_rows`.
 
     A matched op without work needs no kernel to count as stood for.

@@ -8,8 +8,10 @@ because those are the kernels that are judged. Nothing here is asserted about th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelroof.models.errors import DriverError, UsageError
@@ -22,18 +24,19 @@ if TYPE_CHECKING:
     import torch
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
+_PARTS = 8
 _CACHES_WIDE = 4
 """DRAM working set as a multiple of the last-level cache, so that hardly any of it stays there."""
 
 
 class Plan(NamedTuple):
-    """Sizes and time limits of one measurement. Times are in seconds and per kernel."""
+    """Sizes and time limits of one measurement. Limits are in seconds, per kernel and round."""
 
     dram_bytes: int
     cache_bytes: tuple[int, ...]
     sides: tuple[int, ...]
-    dram_s: float = 0.12
-    cache_s: float = 0.03
+    dram_s: float = 0.06
+    cache_s: float = 0.015
     product_s: float = 0.2
 
 
@@ -69,10 +72,12 @@ def measure_ceilings(
         try:
             target = torch.device(device)
             sizes = plan or default_plan(target)
+            # Memory is measured before and after the products: a disturbance seldom lasts that long.
+            dram, cache = dram_bandwidth(sizes, dtype, target), cache_bandwidth(sizes, dtype, target)
             rates = {
-                "dram_byte_s": dram_bandwidth(sizes, dtype, target),
-                "cache_byte_s": cache_bandwidth(sizes, dtype, target),
                 "product_flop_s": product_rate(sizes, dtype, target),
+                "dram_byte_s": _better(dram, dram_bandwidth(sizes, dtype, target)),
+                "cache_byte_s": _better(cache, cache_bandwidth(sizes, dtype, target)),
             }
             last_bytes, last_source = _last_level(target)
         except (RuntimeError, AssertionError) as error:
@@ -124,7 +129,9 @@ def default_plan(device: torch.device) -> Plan:
     room = min((n for n in available if n is not None), default=2**30)
     dram = min(max(_CACHES_WIDE * last, 2**28), room // 4)
     caches = sorted({near // 2, near, last // 4, last // 2})
-    return Plan(dram, tuple(caches), (256, 512, 1024, 2048))
+    # A few cores reach their peak on small products; many need large ones to share out.
+    sides = (256, 512, 1024) if torch.get_num_threads() <= 4 else (512, 1024, 2048, 4096)
+    return Plan(dram, tuple(caches), sides)
 
 
 def dram_bandwidth(plan: Plan, dtype: str, device: torch.device) -> dict[str, Rate]:
@@ -132,22 +139,26 @@ def dram_bandwidth(plan: Plan, dtype: str, device: torch.device) -> dict[str, Ra
 
     Reads are a reduction, and the matrix-vector product that decode consists of, both with the
     weights in `dtype` and in float32: bytes are bytes, and the faster instruction path is the roof.
+    Kernels walk through the working set in parts, so that a part has left the caches when its turn comes
+    again; each part is timed alone, because short spells between two disturbances are easier to catch.
     """
     import torch
 
     # Zeros mean zero in every dtype that this block is viewed as. They are written, because pages that
     # were never touched are all one page of zeros and would be read from a cache.
     block = torch.empty(plan.dram_bytes // 8, dtype=torch.float64, device=device).fill_(0.0)
-    single, half = block.view(torch.float32), block.numel() // 2
+    parts = block.chunk(_PARTS)
+    half = parts[0].numel() // 2
+    single = [part.view(torch.float32) for part in parts]
     rates = {
-        "sum float32": rate_of(single.sum, _bytes(single), plan.dram_s, device),
-        "copy float64": rate_of(_copier(block, half), 2 * half * 8, plan.dram_s, device),
+        "sum float32": rate_of(_in_turn([s.sum for s in single]), _bytes(single[0]), plan.dram_s, device),
+        "copy float64": rate_of(_in_turn([_copier(p, half) for p in parts]), 2 * half * 8, plan.dram_s, device),
     }
     for name in dict.fromkeys(("float32", dtype)):
-        for columns in (8192, 2048):
-            matrix = _matrix(block, name, columns)
-            label = f"matrix-vector {name} {matrix.shape[0]}x{columns}"
-            rates[label] = _matvec(matrix, plan.dram_s, device)
+        for columns in (4096, 1024):
+            matrices = [_matrix(part, name, columns) for part in parts]
+            label = f"matrix-vector {name} {matrices[0].shape[0]}x{columns}"
+            rates[label] = _matvec(matrices, plan.dram_s, device)
     return rates
 
 
@@ -163,7 +174,7 @@ def cache_bandwidth(plan: Plan, dtype: str, device: torch.device) -> dict[str, R
         copy, matrix = _copier(block, half), _matrix(block, dtype, 512)
         rates[f"sum float32 {label}"] = rate_of(single.sum, _bytes(single), plan.cache_s, device)
         rates[f"copy float64 {label}"] = rate_of(copy, 2 * half * 8, plan.cache_s, device)
-        rates[f"matrix-vector {dtype} {label}"] = _matvec(matrix, plan.cache_s, device)
+        rates[f"matrix-vector {dtype} {label}"] = _matvec([matrix], plan.cache_s, device)
     return rates
 
 
@@ -197,6 +208,11 @@ def product_rate(plan: Plan, dtype: str, device: torch.device) -> dict[str, Rate
     return rates
 
 
+def _better(first: dict[str, Rate], second: dict[str, Rate]) -> dict[str, Rate]:
+    """Per kernel, the measurement of the two with the faster best repeat."""
+    return {name: max(rate, second[name]) for name, rate in first.items()}
+
+
 def _machine(device: torch.device) -> tuple[str, int | None]:
     """The name of the device and the size of its memory in bytes."""
     import torch
@@ -228,11 +244,19 @@ def _matrix(block: torch.Tensor, dtype: str, columns: int) -> torch.Tensor:
     return flat[: rows * columns].view(rows, columns)
 
 
-def _matvec(matrix: torch.Tensor, limit_s: float, device: torch.device) -> Rate:
+def _matvec(matrices: Sequence[torch.Tensor], limit_s: float, device: torch.device) -> Rate:
     import torch
 
-    vector = torch.zeros(1, matrix.shape[1], dtype=matrix.dtype, device=device)
-    return rate_of(lambda: torch.nn.functional.linear(vector, matrix), _bytes(matrix), limit_s, device)
+    first = matrices[0]
+    vector = torch.zeros(1, first.shape[1], dtype=first.dtype, device=device)
+    linear = torch.nn.functional.linear
+    return rate_of(_in_turn([partial(linear, vector, m) for m in matrices]), _bytes(first), limit_s, device)
+
+
+def _in_turn(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+    """One callable that makes the next of these calls each time."""
+    endless = cycle(calls)
+    return lambda: next(endless)()
 
 
 def _copier(block: torch.Tensor, half: int) -> Callable[[], object]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-
 from kernelroof.models.ops import ModuleIO, TracedOp, summarise_ops
 from kernelroof.roofline.ceilings import Ceilings
 
@@ -30,7 +29,8 @@ def ops_table(ops: Sequence[TracedOp], ceilings: Ceilings) -> pd.DataFrame:
     ideal = calls.groupby(keys, sort=False)["ideal_ns"].sum()
     if len(ideal) != len(table):
         raise AssertionError("the calls and their summary disagree on what an op is")
-    return table.assign(ideal_ns=ideal.to_numpy(), source="traced")
+    out: pd.DataFrame = table.assign(ideal_ns=ideal.to_numpy(), source="traced")
+    return out
 
 
 def modules_table(module_io: Mapping[tuple[str, int, str], ModuleIO]) -> pd.DataFrame:
@@ -39,13 +39,16 @@ def modules_table(module_io: Mapping[tuple[str, int, str], ModuleIO]) -> pd.Data
     They are the lower bound of its traffic; the sum of its ops' bytes in ops.csv is the upper one.
     """
     table = pd.DataFrame([io._asdict() for io in module_io.values()])
-    summed = table.groupby(["phase", "module"], sort=False)[list(BYTES)].sum().reset_index()
-    return summed.assign(source="traced")
+    summed: pd.DataFrame = table.groupby(["phase", "module"], sort=False)[list(BYTES)].sum().reset_index()
+    summed["source"] = "traced"
+    return summed
 
 
 def unmatched_table(ops: Iterable[TracedOp]) -> pd.DataFrame:
     """unmatched.csv: traced ops that do work and that no recorded op stands for."""
-    return pd.DataFrame([op._asdict() for op in ops if op.flops or op.read_bytes or op.write_bytes], columns=TracedOp._fields)
+    lost = [op._asdict() for op in ops if op.flops or op.read_bytes or op.write_bytes]
+    table: pd.DataFrame = pd.DataFrame(lost, columns=list(TracedOp._fields))
+    return table
 
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:

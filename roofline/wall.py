@@ -87,9 +87,7 @@ def reconcile(
     truths = _truths(bare)
     recorded = set(rows["phase"]) | set(kineto.ranges["name"][kineto.ranges["level"] == "phase"])
     if recorded != set(truths):
-        raise ReportError(
-            f"the recording has {_names(recorded)}, the bare run {_names(truths)}", "Run both again."
-        )
+        raise ReportError(f"the recording has {_names(recorded)}, the bare run {_names(truths)}", "Run both again.")
     on_gpu = len(kineto.kernels) > 0
     charges = np.zeros(len(rows)) if on_gpu else _charges(rows, kineto, costs)
     time_ns = rows["recorded_ns"].to_numpy(dtype=np.int64).copy()
@@ -112,18 +110,14 @@ def _truths(bare: Mapping[str, Any]) -> dict[str, _Bare]:
     truths: dict[str, _Bare] = {}
     prefill: Sequence[float] = bare.get("prefill_ns") or []
     if prefill:
-        truths["prefill"] = _Bare(
-            round(median(prefill)), round(min(prefill)), round(max(prefill)), len(prefill), ()
-        )
+        truths["prefill"] = _Bare(round(median(prefill)), round(min(prefill)), round(max(prefill)), len(prefill), ())
     repeats: Sequence[Sequence[float]] = bare.get("decode_step_ns") or []
     if repeats and repeats[0]:
         if len({len(steps) for steps in repeats}) > 1:
             raise ReportError("the bare run's repeats differ in their number of decode steps", "Run it again.")
         steps = tuple(round(median(step)) for step in zip(*repeats, strict=True))
         totals = [sum(step) for step in repeats]
-        truths["decode"] = _Bare(
-            sum(steps), round(min(totals)), round(max(totals)), len(repeats), steps
-        )
+        truths["decode"] = _Bare(sum(steps), round(min(totals)), round(max(totals)), len(repeats), steps)
     for phase, truth in truths.items():
         if truth.wall_ns <= 0:
             raise ReportError(f"the bare run's {phase} took {truth.wall_ns} ns", "Run it again.")
@@ -167,9 +161,7 @@ def _gap_charge(kineto: Kineto, phase: str, costs: Mapping[str, float]) -> float
     return float(n_ops * max(costs["op_ns"], 0.0) + inside.sum() * max(costs["range_ns"], 0.0))
 
 
-def _cpu_wall(
-    recorded: Ints, charges: Floats, gap_charge: float, wall_ns: int, truth: _Bare
-) -> tuple[Ints, PhaseWall]:
+def _cpu_wall(recorded: Ints, charges: Floats, gap_charge: float, wall_ns: int, truth: _Bare) -> tuple[Ints, PhaseWall]:
     gap = max(wall_ns - int(recorded.sum()), 0)
     parts = np.append(recorded, gap).astype(np.float64)
     rest = np.maximum(parts - np.append(charges, gap_charge), 0.0)

@@ -136,7 +136,9 @@ def test_static_cache_attends_over_its_whole_length(llama):
     dynamic = costs(llama, make_workload(llama, prompt=100, output=28, cache="ideal"))
     assert cost.first_step.flops - dynamic.first_step.flops == per_pair * (128 - 101)
     assert cost.first_step.kv_read_bytes == 128 * 131_072
-    assert cost.prefill.flops - dynamic.prefill.flops == per_pair * (100 * 128 - 100 * 101 // 2)
+    assert cost.prefill.flops == dynamic.prefill.flops
+    full = costs(llama, make_workload(llama, prompt=100, output=28, cache="static", attn="eager"))
+    assert full.prefill.flops - cost.prefill.flops == per_pair * (100 * 128 - 100 * 101 // 2)
     assert cost.first_step.cache_copy_bytes == 0
 
 
@@ -203,6 +205,6 @@ def test_ideal_decode_where_the_bound_changes():
 
 
 def test_costs_of_is_what_costs_calls(llama):
-    assert costs_of(llama, 2, 10, 3, 16, 16, 16, True, True, False, True, False, 0.1, max) == costs(
+    assert costs_of(llama, 2, 10, 3, 16, 16, 16, True, True, False, True, False, False, 0.1, max) == costs(
         llama, make_workload(llama, batch=2, prompt=10, output=3)
     )

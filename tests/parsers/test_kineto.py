@@ -30,9 +30,7 @@ def event(cat: str, name: str, start_ns: int, dur_ns: int, tid: int = 7, **args:
     }  # fmt: skip
 
 
-def op(
-    name: str, start_ns: int, dur_ns: int, external_id: int = 1, tid: int = 7, **args: Any
-) -> dict[str, Any]:
+def op(name: str, start_ns: int, dur_ns: int, external_id: int = 1, tid: int = 7, **args: Any) -> dict[str, Any]:
     return event("cpu_op", name, start_ns, dur_ns, tid, **args, **{"External id": external_id})
 
 
@@ -339,9 +337,7 @@ def test_a_missing_file_is_an_error_too(tmp_path: Path) -> None:
         read_kineto(tmp_path / "nothing.json")
 
 
-def test_junk_inside_a_long_file_is_not_read_to_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_junk_inside_a_long_file_is_not_read_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_stream, "_BLOCK", 256)
     monkeypatch.setattr(json_stream, "_LONGEST_ELEMENT", 1024)
     text = json.dumps({"traceEvents": CPU * 50}).replace('"args"', "args", 1)

@@ -12,7 +12,7 @@ from kernelroof.roofline.ceilings import from_json, to_json
 from kernelroof.roofline.measure import Plan, default_plan, measure_ceilings
 from kernelroof.roofline.timing import rate_of
 
-SMALL = Plan(2**21, (2**16, 2**17), (32, 64), dram_s=0.002, cache_s=0.001, product_s=0.002)
+SMALL = Plan(2**23, (2**16, 2**17), (32, 64), dram_s=0.002, cache_s=0.001, product_s=0.002)
 CPU = torch.device("cpu")
 
 
