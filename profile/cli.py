@@ -87,7 +87,7 @@ def _add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's own choice)")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="bare repetitions (default: 3)")
     parser.add_argument(
-        "--top", type=int, default=12, metavar="N", help="kernels shown and drawn per phase (default: 12)"
+        "--top", type=int, default=8, metavar="N", help="kernels shown and drawn per phase (default: 8)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and prompt (default: 0)")
 

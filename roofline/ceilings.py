@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kernelroof.models.errors import ReportError
@@ -49,6 +49,23 @@ class Ceilings(NamedTuple):
     def ideal_ns(self, flops: float, dram_bytes: float) -> float:
         """Shortest time in ns for this work: the longer of computing it and of moving its bytes."""
         return max(flops / self.flop_s, dram_bytes / self.byte_s) * 1e9
+
+
+def highest(rounds: Sequence[Ceilings]) -> Ceilings:
+    """The ceilings of one machine measured several times: a roof is the most that was ever reached.
+
+    Args:
+        rounds: at least one, of the same machine and dtype.
+    """
+    first = rounds[0]
+    caches = [c.cache_byte_s for c in rounds if c.cache_byte_s is not None]
+    note = f"{first.note.split(';')[0]}; highest of {len(rounds)} rounds of products, memory and cache kernels"
+    return first._replace(
+        flop_s=max(c.flop_s for c in rounds),
+        byte_s=max(c.byte_s for c in rounds),
+        cache_byte_s=max(caches, default=None),
+        note=note if len(rounds) > 1 else first.note,
+    )
 
 
 def checked(ceilings: Ceilings) -> Ceilings:

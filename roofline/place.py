@@ -107,6 +107,13 @@ def place(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     return out
 
 
+def above_compute(placed: pd.DataFrame) -> bool:
+    """Whether launches above the compute roof hold more than 1 % of the time: the roof is too low, or FLOPs wrong."""
+    spent = numbers(placed["time_ns"]) * numbers(placed["count"])
+    impossible = placed["reason"].astype("string").str.startswith("impossible").fillna(False).to_numpy(bool)
+    return bool(spent[impossible].sum() > 0.01 * spent.sum())
+
+
 def _above_compute(ceilings: Ceilings) -> Callable[[float, float], str]:
     peak = quantity(ceilings.flop_s, "FLOP/s", 3)
     check = (

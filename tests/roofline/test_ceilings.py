@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from kernelroof.models.errors import ReportError
-from kernelroof.roofline.ceilings import Ceilings, checked, from_json, to_json
+from kernelroof.roofline.ceilings import Ceilings, checked, from_json, highest, to_json
 
 A100 = Ceilings("NVIDIA A100-SXM4-80GB", 312e12, 2039e9, None, "bfloat16", "datasheet", 80 * 10**9, "sheet")
 
@@ -59,3 +59,12 @@ def test_importing_ceilings_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_highest_of_several_rounds():
+    low = Ceilings("m", 90e9, 40e9, None, "float32", "measured", 7, "2 threads, m; product; memory")
+    high = low._replace(flop_s=160e9, byte_s=30e9, cache_byte_s=100e9)
+    both = highest([low, high])
+    assert (both.flop_s, both.byte_s, both.cache_byte_s) == (160e9, 40e9, 100e9)
+    assert both.note.startswith("2 threads, m; highest of 2 rounds")
+    assert highest([low]) == low

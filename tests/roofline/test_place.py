@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernelroof.models.errors import ReportError
 from kernelroof.roofline.ceilings import Ceilings
-from kernelroof.roofline.place import aggregate, place
+from kernelroof.roofline.place import above_compute, aggregate, place
 
 # 1 TFLOP/s and 100 GB/s: ridge 10 FLOP/B.
 MACHINE = Ceilings("test", 1e12, 1e11, 4e11, "float32", "measured", None, "")
@@ -273,3 +273,10 @@ def test_invariants(launches: list[dict[str, Any]]) -> None:
     assert total["time_ns"].sum() == sum(launch["count"] * launch["time_ns"] for launch in launches)
     known_flops = [r["flops"] * r["count"] for r in launches if None not in (r["flops"], r["read"])]
     assert total["flops"].fillna(0).sum() == sum(known_flops)
+
+
+def test_above_compute_is_told_by_its_share_of_time():
+    rows = pd.DataFrame({"time_ns": [1000, 1000], "count": [1, 10], "reason": ["impossible: 120 %", pd.NA]})
+    assert above_compute(rows)
+    assert not above_compute(rows.assign(count=[1, 1000]))
+    assert not above_compute(rows.assign(reason=pd.NA))
