@@ -141,10 +141,18 @@ def costs_of(
     token_io = layers * (7 * hidden + 4 * q_width + 2 * kv_width + 3 * wide) * unit
     head_io = (hidden + vocab) * unit
 
+    def eager_io(pairs: Number, keys: Number) -> Number:
+        """Eager attention's products also write and read the scores, and read K and V expanded to all heads."""
+        expanded = (spec.kv_heads < spec.heads) * 2 * keys * q_width
+        return eager * layers * (2 * spec.heads * pairs + expanded) * unit
+
     tokens = batch * prompt
     logits = batch * (last + (1 - last) * prompt)
-    # In prefill sdpa and flash attention are handed the prompt's part of a static cache, eager all of it.
-    keys = prompt + static * eager * output
+    # In prefill sdpa and flash attention are handed the prompt's part of a static cache, eager all of it; a
+    # prompt of one token attends like a decode step.
+    single = 1 * (prompt == 1)
+    keys = prompt + static * maximum(1 * eager, single) * output
+    causal = causal * (1 - static * single)
     pairs = batch * (causal * (prompt * (prompt + 1) // 2) + (1 - causal) * prompt * keys)
     prefill_kv = batch * keys * kv_per_token
     prefill = PhaseCost(
@@ -153,7 +161,7 @@ def costs_of(
         weight_bytes=streamed,
         kv_read_bytes=prefill_kv,
         kv_write_bytes=tokens * kv_per_token,
-        activation_bytes=tokens * token_io + logits * head_io,
+        activation_bytes=tokens * token_io + logits * head_io + eager_io(batch * prompt * keys, batch * keys),
         cache_copy_bytes=static * batch * capacity * kv_per_token,
     )
 
@@ -166,7 +174,7 @@ def costs_of(
             weight_bytes=n * streamed,
             kv_read_bytes=kv_read,
             kv_write_bytes=n * batch * kv_per_token,
-            activation_bytes=n * batch * (token_io + head_io),
+            activation_bytes=n * batch * (token_io + head_io) + eager_io(batch * contexts, batch * contexts),
             cache_copy_bytes=dynamic * 2 * batch * pasts * kv_per_token,
         )
 
@@ -176,8 +184,13 @@ def costs_of(
     decode = steps(output, static * output * capacity + (1 - static) * growing, output * prompt + triangle)
 
     kv_bytes = batch * capacity * kv_per_token
-    # The widest moment: residual and normed input beside gate, up and their product; or the logits.
-    peak = maximum(tokens * (2 * hidden + 3 * wide), tokens * 2 * hidden + logits * vocab) * unit
+    # The widest moment: the layer's input, its residual and normed copies beside gate, up and their product; or
+    # the logits; or eager attention's scores, which a 16-bit model also holds twice in 32 bits for softmax.
+    scores = eager * spec.heads * batch * prompt * keys * (8 + (unit < 4) * unit)
+    peak = maximum(
+        tokens * 4 * hidden * unit + maximum(tokens * 3 * wide * unit, scores),
+        (tokens * 2 * hidden + logits * vocab) * unit,
+    )
     return Costs(
         parameters=count.linear + count.vector + count.table + count.head,
         matmul_parameters=matmul,

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import torch
 import transformers
-from kernelroof.models.errors import ConfigError, DriverError, UsageError
+from kernelroof.models.errors import ConfigError, DriverError, KernelroofError, UsageError
 
 DTYPES = ("float32", "bfloat16", "float16")
 ATTENTIONS = ("sdpa", "eager", "flash_attention_2")
@@ -71,6 +71,8 @@ def config_object(config: dict[str, Any]) -> Any:
     if not isinstance(model_type, str):
         raise ConfigError("the config has no model_type", 'Name the family, e.g. "model_type": "llama".')
     fields.pop("auto_map", None)  # code from a repository is never run
+    for name in ("return_dict", "output_attentions", "output_hidden_states"):
+        fields.pop(name, None)  # what forward returns is chosen here, not by the checkpoint
     try:
         with quiet():
             return transformers.AutoConfig.for_model(model_type, **fields)
@@ -116,12 +118,21 @@ def build_model(
     try:
         with quiet(), _seeded(seed, device):
             if weights is not None:
-                model = transformers.AutoModelForCausalLM.from_pretrained(
-                    weights, config=cfg, local_files_only=True, trust_remote_code=False, **options
-                ).to(device)
+                model, info = transformers.AutoModelForCausalLM.from_pretrained(
+                    weights,
+                    config=cfg,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    output_loading_info=True,
+                    **options,
+                )
+                _check_loaded(info, weights)
+                model = model.to(device)
             else:
                 with torch.device(device):
                     model = transformers.AutoModelForCausalLM.from_config(cfg, trust_remote_code=False, **options)
+    except KernelroofError:
+        raise
     except Exception as error:
         source = f"from {weights}" if weights is not None else "with random weights"
         raise DriverError(
@@ -130,6 +141,20 @@ def build_model(
         ) from error
     assert isinstance(model, torch.nn.Module)
     return model.eval()
+
+
+def _check_loaded(info: dict[str, Any], weights: str) -> None:
+    """Refuse a checkpoint that is not this model's: transformers fills what is missing with random numbers."""
+    for what in ("missing_keys", "mismatched_keys", "unexpected_keys"):
+        found = sorted(str(k) for k in info.get(what) or ())
+        # Old checkpoints hold rotary frequencies, which are computed today.
+        found = [k for k in found if not k.endswith("rotary_emb.inv_freq")]
+        if found:
+            raise DriverError(
+                f"the checkpoint {weights} does not fit the config: {len(found)} {what.replace('_', ' ')}, "
+                f"first {found[0]}",
+                "Give the checkpoint's own folder as MODEL too.",
+            )
 
 
 def make_cache(kind: str, model: torch.nn.Module, *, max_length: int, batch: int) -> Any:
@@ -276,6 +301,8 @@ def _check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):
+        lines[0] = f"{lines[0]} {lines[1]}"
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 

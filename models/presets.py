@@ -63,33 +63,54 @@ def display_name(model: str) -> str:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             config = json.load(file)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON ({error})", "Give a Hugging Face config.json.") from error
     except OSError as error:
         raise UnknownModelError(f"{path} can't be read ({error.strerror})", "Check its permissions.") from error
     if not isinstance(config, dict):
-        raise ConfigError(
-            f"{path} holds a JSON {type(config).__name__}, not an object", "Give a Hugging Face config.json."
-        )
+        raise ConfigError(f"{path} holds JSON, but not an object", "Give a Hugging Face config.json.")
     return config
 
 
 def _from_hub(model: str) -> str:
     """Path of a Hub model's config.json in the local cache, fetched if need be."""
     try:
-        from huggingface_hub import hf_hub_download
+        import huggingface_hub
     except ImportError as error:
         raise UnknownModelError(
-            f"{model} looks like a Hub id, and huggingface_hub is not installed",
-            "Give a config.json instead.",
+            f"{model} looks like a Hub id, and huggingface_hub is not installed", "Give a config.json instead."
         ) from error
-    try:
-        return str(hf_hub_download(model, "config.json", etag_timeout=5))
     # The Hub client raises a dozen unrelated kinds (requests, httpx, OSError, its own); all mean "not had".
+    why = "not in the local cache"
+    try:
+        return str(huggingface_hub.hf_hub_download(model, "config.json", local_files_only=True))
     except Exception as error:
-        raise UnknownModelError(
-            f"{model} is no preset or path, and its config can't be fetched from the Hub ({type(error).__name__})",
-            "With no network, download its config.json elsewhere and give the path of that file.",
-        ) from error
+        if type(error).__name__ == "HFValidationError":
+            why = "no valid Hub id"
+    # Asked once and briefly first: with no network the client itself would retry for half a minute.
+    if why.startswith("not") and not huggingface_hub.constants.HF_HUB_OFFLINE and _hub_answers():
+        try:
+            return str(huggingface_hub.hf_hub_download(model, "config.json", etag_timeout=5))
+        except Exception as error:
+            why = type(error).__name__
+    raise UnknownModelError(
+        f"{model} is no preset or path, and its config can't be had from the Hub ({why})",
+        "With no network, download its config.json elsewhere and give the path of that file.",
+    )
+
+
+def _hub_answers() -> bool:
+    import socket
+    from urllib.parse import urlsplit
+
+    import huggingface_hub
+
+    place = urlsplit(huggingface_hub.constants.ENDPOINT)
+    try:
+        port = place.port or (443 if place.scheme == "https" else 80)
+        with socket.create_connection((place.hostname or "", port), timeout=3):
+            return True
+    except OSError:
+        return False

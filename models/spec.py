@@ -118,6 +118,11 @@ def read_spec(config: Mapping[str, Any], name: str = "model") -> ModelSpec:
         )
     else:
         head_dim = hidden // heads
+    if head_dim % 2:
+        raise ConfigError(
+            f"{name}: head_dim is {head_dim}, and rotary positions turn its elements in pairs",
+            "Give an even head_dim (hidden_size / num_attention_heads where it is absent).",
+        )
     return ModelSpec(
         name=name,
         model_type=str(model_type),

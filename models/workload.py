@@ -75,11 +75,11 @@ def make_workload(
             f"max_position_embeddings {spec.max_positions}",
             "Ask for fewer tokens.",
         )
-    if spec.sliding_window is not None and prompt + output > spec.sliding_window:
+    if spec.sliding_window is not None and prompt + output >= spec.sliding_window:
         raise ConfigError(
-            f"{spec.name}: sliding_window {spec.sliding_window} is shorter than the {prompt + output} tokens "
+            f"{spec.name}: sliding_window {spec.sliding_window} does not exceed the {prompt + output} tokens "
             "asked for, and the closed form has no sliding-window cache",
-            f"Ask for at most {spec.sliding_window} tokens (prompt + output).",
+            f"Ask for fewer than {spec.sliding_window} tokens (prompt + output).",
         )
     if spec.quantised and weights_dtype is None:
         raise ConfigError(
@@ -97,14 +97,14 @@ def make_workload(
     ):
         if value not in allowed:
             raise UsageError(f"{option} {value!r} is not one of {', '.join(allowed)}", "Choose one of them.")
-    run = canonical(dtype, "--dtype", RUN_DTYPES) if dtype else spec.dtype
+    run = spec.dtype if dtype is None else canonical(dtype, "--dtype", RUN_DTYPES)
     return Workload(
         batch=batch,
         prompt=prompt,
         output=output,
         dtype=run,
-        weights_dtype=canonical(weights_dtype, "--weights-dtype") if weights_dtype else run,
-        kv_dtype=canonical(kv_dtype, "--kv-dtype") if kv_dtype else run,
+        weights_dtype=run if weights_dtype is None else canonical(weights_dtype, "--weights-dtype"),
+        kv_dtype=run if kv_dtype is None else canonical(kv_dtype, "--kv-dtype"),
         attn=attn,
         cache=cache,
         mask=mask,
@@ -137,14 +137,13 @@ def conventions(workload: Workload) -> dict[str, str]:
         "static": "static: decode (and eager prefill) attends over its whole length, prompt + output; zero-filled once",
         "ideal": "ideal: new K and V appended in place",
     }[workload.cache]
-    weights = (
-        ""
-        if BITS[workload.weights_dtype] >= 16
-        else (
-            f"; linears of the layers in {workload.weights_dtype} before scales and zeros, "
-            f"embedding and head in {workload.dtype}"
+    weights = workload.weights_dtype
+    if workload.weights_dtype != workload.dtype:
+        before = " before scales and zeros" if BITS[workload.weights_dtype] < 16 else ""
+        weights = (
+            f"linears of the layers in {workload.weights_dtype}{before}; embedding, head, norms and biases in "
+            f"{workload.dtype}"
         )
-    )
     return {
         "mask": pairs,
         "head": "logits of the last position only" if workload.head == "last" else "logits of all positions",
@@ -152,8 +151,10 @@ def conventions(workload: Workload) -> dict[str, str]:
         "cache": cache,
         "attention": workload.attn,
         "bytes": "weights streamed once + KV read once; KV written, activations and cache copies are separate fields",
-        "decode": "context of decode step k (from 0) is prompt + k + 1",
-        "weights": f"{workload.weights_dtype}{weights}",
+        "decode": "context of every step is prompt + output"
+        if workload.cache == "static"
+        else "context of decode step k (from 0) is prompt + k + 1",
+        "weights": weights,
         "compute": f"products computed in {workload.dtype} at its dense peak",
         "flops": "matrix products and attention; FMA = 2 FLOP",
         "units": "GB = 10^9 B",

@@ -82,6 +82,9 @@ KERNELS = (
     Column("time_source", "str", False, "torch or nsys"),
     Column("flops_source", "str", True, "traced or ncu"),
     Column("bytes_source", "str", True, "traced or ncu"),
+    Column("group", "Int64", True, "event of the op that launched it: rows of one group share its work"),
+    Column("group_flops", "Int64", True, "FLOP of the whole group, where it is not known by kernel"),
+    Column("group_bytes", "Int64", True, "bytes of the whole group, likewise"),
 )
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
-from kernelroof.models.errors import KernelroofError
+from kernelroof.models.errors import KernelroofError, UsageError
 
 _EPILOG = """examples:
   kernelroof estimate llama-3-8b --gpu a100-80gb       what the model must cost, in milliseconds of CPU time
@@ -33,7 +36,7 @@ An interrupted run goes on where it stopped: give the same options and the same 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kernelroof",
         description="Why an LLM inference step takes longer than its model says, kernel by kernel.",
         epilog=_EPILOG,
@@ -51,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_estimate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_estimate(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = commands.add_parser(
         "estimate",
         help="the model-level estimate, no GPU and no weights needed",
@@ -63,7 +66,7 @@ def _add_estimate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("--json", action="store_true", help="print one JSON object for scripts")
 
 
-def _add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = commands.add_parser(
         "profile",
         help="run prefill and decode, measure every kernel, place it on the roofline",
@@ -93,22 +96,32 @@ def _add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _add_workload(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="preset, folder with a config.json, config.json, or Hub id")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="preset, folder with a config.json, config.json, or Hub id; families: llama, mistral, qwen2, qwen3",
+    )
     load = parser.add_argument_group("workload")
     load.add_argument("--batch", type=int, default=1, metavar="N", help="sequences (default: 1)")
     load.add_argument("--prompt", type=int, default=1024, metavar="N", help="prompt tokens (default: 1024)")
     load.add_argument("--output", type=int, default=32, metavar="N", help="decode steps (default: 32)")
-    load.add_argument("--dtype", metavar="D", help="float32, bfloat16 or float16 (default: the model's)")
-    load.add_argument("--weights-dtype", metavar="D", help="how the layers' linears are stored: also fp8, int8, int4")
-    load.add_argument("--kv-dtype", metavar="D", help="how K and V are stored: also fp8, int8, int4")
+    load.add_argument(
+        "--dtype", metavar="D", help="float32, bfloat16 or float16; fp32, bf16, fp16 too (default: the model's)"
+    )
+    load.add_argument(
+        "--weights-dtype", metavar="D", help="how the layers' linears are stored: --dtype (default), fp8, int8, int4"
+    )
+    load.add_argument("--kv-dtype", metavar="D", help="how K and V are stored: --dtype (default), fp8, int8, int4")
     load.add_argument("--attn", default="sdpa", metavar="A", help="sdpa, eager or flash_attention_2 (default: sdpa)")
     load.add_argument("--cache", default="dynamic", metavar="C", help="dynamic, static or ideal (default: dynamic)")
     rule = parser.add_argument_group("conventions (defaults: what Hugging Face executes)")
     rule.add_argument("--mask", default="auto", metavar="M", help="auto, causal or full (default: auto)")
     rule.add_argument(
-        "--head", default="last", metavar="H", help="logits of the last position or of all (default: last)"
+        "--head", default="last", metavar="H", help="last or all: positions whose logits are computed (default: last)"
     )
-    rule.add_argument("--embedding", default="gathered", metavar="E", help="gathered rows or streamed table")
+    rule.add_argument(
+        "--embedding", default="gathered", metavar="E", help="gathered (rows only) or streamed (whole table)"
+    )
     rule.add_argument("--overhead", type=float, default=0.10, metavar="X", help="memory overhead share (default: 0.1)")
     gpu = parser.add_argument_group("device of the estimate")
     gpu.add_argument("--gpu", metavar="G", help="name in `kernelroof gpus`")
@@ -119,18 +132,16 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (0 ok, 2 an error that was said, 130 interrupted)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that can't show a character shows a question mark; it is no reason to fail.
+            stream.reconfigure(errors="replace")
     parser = build_parser()
-    args = parser.parse_args(argv)
     try:
-        if args.version:
-            from importlib.metadata import version
-
-            print(f"kernelroof {version('kernelroof')}")
-            return 0
-        if args.command is None:
-            parser.print_help()
-            return 2
-        return _dispatch(args)
+        args = parser.parse_args(argv)
+        status = _run(parser, args)
+        sys.stdout.flush()
+        return status
     except KernelroofError as error:
         print(f"kernelroof: error: {error}", file=sys.stderr)
         return error.exit_code
@@ -138,9 +149,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("kernelroof: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader (head, less) has gone; stop the interpreter from failing on its last flush.
-        sys.stderr.close()
+        # The reader (head, less) has gone; the interpreter must not fail on its last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        print(f"kernelroof: error: the output can't be written ({error.strerror or error})", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        print(
+            f"kernelroof: error: this command needs the package {error.name}, which is not installed. "
+            "Install kernelroof with its dependencies (pip install .).",
+            file=sys.stderr,
+        )
+        return 2
+
+
+def _run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+    if args.version:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"kernelroof {version('kernelroof')}")
+        except PackageNotFoundError:
+            print("kernelroof, run from its sources (not installed, so without a version)")
+        return 0
+    if args.command is None:
+        parser.print_help()
+        return 2
+    return _dispatch(args)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, f"See `{self.prog} --help`.")
 
 
 def _dispatch(args: argparse.Namespace) -> int:

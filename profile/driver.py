@@ -46,22 +46,35 @@ class PassTimes(NamedTuple):
     cache_bytes: int
 
 
+def check(spec: DriverSpec) -> int:
+    """Refuse what can't run before anything is measured or allocated; returns the vocabulary's size.
+
+    Raises:
+        DriverError: sizes that make no sense or outgrow the model's positions, no such device or
+            checkpoint, a model that transformers can't build, or too little memory.
+        UsageError, ConfigError: see `kernelroof.models.hf.build_model`.
+    """
+    from kernelroof.models.hf import config_object
+
+    text = config_object(spec.config).get_text_config()
+    check_spec(spec, getattr(text, "max_position_embeddings", None))
+    check_memory(spec)
+    return int(text.vocab_size)
+
+
 def prepare(spec: DriverSpec) -> Session:
     """Build the model and a random prompt from the spec's seed; sets torch's CPU thread count.
 
     Raises:
-        DriverError: sizes that make no sense or outgrow the model's positions, no such device, too
-            little memory, or a parameter or buffer that is not on the GPU.
+        DriverError: see `check`, or a parameter or buffer that is not on the GPU.
         UsageError, ConfigError: see `kernelroof.models.hf.build_model`.
     """
     import torch
-    from kernelroof.models.hf import build_model, config_object
+    from kernelroof.models.hf import build_model
 
-    text = config_object(spec.config).get_text_config()
-    check_spec(spec, getattr(text, "max_position_embeddings", None))
+    vocabulary = check(spec)
     if spec.threads is not None:
         torch.set_num_threads(spec.threads)
-    check_memory(spec)
     with memory_errors(spec):
         model = build_model(
             spec.config,
@@ -74,7 +87,7 @@ def prepare(spec: DriverSpec) -> Session:
     if spec.device.startswith("cuda"):
         check_on_gpu(model)
     draw = torch.Generator().manual_seed(spec.seed)
-    ids = torch.randint(text.vocab_size, (spec.batch, spec.prompt), generator=draw)
+    ids = torch.randint(vocabulary, (spec.batch, spec.prompt), generator=draw)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     return Session(spec, model, ids.to(spec.device), size)
 

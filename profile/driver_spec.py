@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
+import os
 from typing import Any
 
 from kernelroof.models.errors import DriverError
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "dict[str, Any]": (dict,),
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "str": (str,),
+    "str | None": (str, type(None)),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +65,12 @@ class DriverSpec:
         unknown = sorted(set(fields) - {f.name for f in dataclasses.fields(cls)})
         if unknown:
             raise DriverError(f"the driver's spec has unknown fields: {', '.join(unknown)}")
+        for field in dataclasses.fields(cls):
+            kind = _KINDS[str(field.type)]
+            if field.name in fields and not isinstance(fields[field.name], kind):
+                raise DriverError(
+                    f"the driver's spec has {field.name} {fields[field.name]!r}", "Write it with to_json."
+                )
         return cls(**fields)
 
 
@@ -72,6 +88,19 @@ def check_spec(spec: DriverSpec, positions: int | None) -> None:
         raise DriverError(
             f"prompt {spec.prompt} + output {spec.output} is beyond the model's max_position_embeddings of {positions}",
             "Ask for fewer tokens.",
+        )
+    if spec.weights is not None and not os.path.isdir(spec.weights):
+        raise DriverError(f"weights: there is no folder {spec.weights}", "Give the folder of a local checkpoint.")
+    if spec.attn == "flash_attention_2" and importlib.util.find_spec("flash_attn") is None:
+        raise DriverError(
+            "attention flash_attention_2 needs the package flash-attn, which is not installed",
+            "Install it on a GPU box, or use --attn sdpa.",
+        )
+    if not -(2**63) <= spec.seed < 2**64:
+        raise DriverError(f"seed is {spec.seed}", "Give a seed that fits 64 bits.")
+    if spec.threads is not None and spec.threads > 8 * (os.cpu_count() or 1):
+        raise DriverError(
+            f"threads is {spec.threads}, and this machine has {os.cpu_count()} CPUs", "Ask for fewer threads."
         )
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
         raise DriverError(

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         import json
 
-        print(json.dumps(record, indent=2))
+        print(json.dumps(record, indent=2, allow_nan=False))
         return 0
     from kernelroof.roofline.card import estimate_card
 
@@ -60,13 +60,17 @@ def device_from(args: argparse.Namespace, workload: Workload) -> Ceilings | None
     """Peaks of `--gpu`, or the user's own figures, or None when neither is given."""
     own = (args.peak_tflops, args.bandwidth_gbs)
     if any(x is not None for x in (*own, args.memory_gb)):
-        if args.gpu:
+        if args.gpu is not None:
             raise UsageError("--gpu and own figures (--peak-tflops, ...) exclude each other", "Give one of them.")
-        if any(x is None or x <= 0 for x in own) or (args.memory_gb is not None and args.memory_gb <= 0):
+        if any(x is None for x in own):
             raise UsageError(
-                "own figures need --peak-tflops and --bandwidth-gbs, both above zero",
-                "Add --memory-gb to learn what fits.",
+                "own figures need --peak-tflops and --bandwidth-gbs together", "Add --memory-gb to learn what fits."
             )
+        given = {"--peak-tflops": own[0], "--bandwidth-gbs": own[1], "--memory-gb": args.memory_gb}
+        for option, value in given.items():
+            # From a millionth of a GPU of today to a million of them; nan fails the comparison too.
+            if value is not None and not 1e-6 <= value <= 1e9:
+                raise UsageError(f"{option} is {value}", "Give a plausible number above zero.")
         return Ceilings(
             name="your figures",
             flop_s=args.peak_tflops * 1e12,
@@ -77,7 +81,7 @@ def device_from(args: argparse.Namespace, workload: Workload) -> Ceilings | None
             memory_bytes=round(args.memory_gb * 1e9) if args.memory_gb else None,
             note="from the command line",
         )
-    if not args.gpu:
+    if args.gpu is None:
         return None
     from kernelroof.roofline.gpus import ceilings_for, find_gpu
 

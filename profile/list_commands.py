@@ -62,13 +62,13 @@ def gpus(args: argparse.Namespace) -> int:
     """Print the GPU table, or one GPU in full."""
     from kernelroof.roofline.gpus import find_gpu, list_gpus
 
-    table = [find_gpu(args.gpu)] if args.gpu else list_gpus()
+    table = [find_gpu(args.gpu)] if args.gpu is not None else list_gpus()
     if args.json:
         import json
 
         print(json.dumps([gpu._asdict() for gpu in table], indent=2))
         return 0
-    if args.gpu:
+    if args.gpu is not None:
         for field, value in table[0]._asdict().items():
             text = "–" if value is None else ", ".join(value) if isinstance(value, tuple) else str(value)
             print("\n".join(textwrap.wrap(text, 78, initial_indent=f"{field:<15} ", subsequent_indent=" " * 16)))

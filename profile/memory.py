@@ -13,26 +13,38 @@ _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough mem
 
 
 def needed_bytes(spec: DriverSpec) -> tuple[int, int | None]:
-    """Bytes of the parameters and of the full KV cache; the latter None for an unknown family."""
+    """Bytes of the parameters, and of the full KV cache and peak activations; those None for an unknown family."""
+    from kernelroof.models.estimate import costs
     from kernelroof.models.hf import build_model
     from kernelroof.models.spec import read_spec
+    from kernelroof.models.workload import make_workload
 
-    model = build_model(spec.config, dtype=spec.dtype, attn=spec.attn, device="meta")
+    attn = "sdpa" if spec.attn == "flash_attention_2" else spec.attn
+    model = build_model(spec.config, dtype=spec.dtype, attn=attn, device="meta")
     parameters = sum(p.numel() * p.element_size() for p in model.parameters())
-    element = next(model.parameters()).element_size()
     try:
-        sizes = read_spec(spec.config)
+        workload = make_workload(
+            read_spec(spec.config),
+            batch=spec.batch,
+            prompt=spec.prompt,
+            output=spec.output,
+            dtype=spec.dtype,
+            weights_dtype=spec.dtype,
+            attn=spec.attn,
+            cache=spec.cache,
+            head=spec.head,
+        )
     except ConfigError:
         return parameters, None
-    per_token = 2 * sizes.layers * sizes.kv_heads * sizes.head_dim * element
-    return parameters, per_token * spec.batch * (spec.prompt + spec.output)
+    cost = costs(read_spec(spec.config), workload)
+    return parameters, cost.kv_bytes + cost.peak_activation_bytes
 
 
 def _need(spec: DriverSpec) -> tuple[int, str]:
     """Bytes that the run needs at least, and the sum in words."""
-    parameters, cache = needed_bytes(spec)
-    kv = "the KV cache" if cache is None else f"{cache / 1e9:.2f} GB of KV cache"
-    return parameters + (cache or 0), f"{parameters / 1e9:.2f} GB of parameters + {kv} + activations"
+    parameters, rest = needed_bytes(spec)
+    more = "KV cache and activations" if rest is None else f"{rest / 1e9:.2f} GB of KV cache and activations"
+    return parameters + (rest or 0), f"{parameters / 1e9:.2f} GB of parameters + {more}"
 
 
 def check_memory(spec: DriverSpec) -> None:

@@ -1,8 +1,8 @@
 """The run folder: atomic files, one writer at a time, and stages that are skipped when still valid.
 
 Every file appears under its final name only when it is whole. `stages.json` keeps, for each stage
-that ended, a fingerprint of all that went into it; a stage whose fingerprint and outputs are still
-there is not run again, so an interrupted run goes on where it stopped.
+that ended, a fingerprint of all that went into it and a hash of each file it made; a stage whose
+fingerprint and files are as they were is not run again, so an interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from kernelroof.models.errors import OutputError
+from kernelroof.profile.lock import LOCK, take_lock
 
-LOCK = "run.lock"
+MEASURED = ("bare", "timeline")
+"""Stages whose files can't be made again as they were."""
 STAGES = "stages.json"
 RUN = "run.json"
 
@@ -55,16 +56,19 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file of a run folder.
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object of a run folder.
 
     Raises:
-        OutputError: not there or damaged.
+        OutputError: not there, damaged, or no object.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path} can't be read ({error})", "Delete it and run again.") from error
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise OutputError(f"{path} can't be read ({error})", "Replace the run with --overwrite.") from error
+    if not isinstance(content, dict):
+        raise OutputError(f"{path} holds no JSON object", "Replace the run with --overwrite.")
+    return content
 
 
 def fingerprint(value: Any) -> str:
@@ -76,15 +80,19 @@ def fingerprint(value: Any) -> str:
 class RunFolder:
     """One run's folder, locked while open.
 
-    `identity` is what makes a run this run (model, workload, device, ...). A folder that holds a
-    run of another identity is refused, so that nothing recorded is lost by a repeated command.
+    `identity` is what makes a run this run (model, workload, device, ...). A folder that holds what
+    another run measured is refused, so that nothing recorded is lost by a repeated command.
+    `files` are glob patterns of all that a run writes: what `overwrite` may remove.
     """
 
-    def __init__(self, path: Path, identity: Mapping[str, Any], *, overwrite: bool = False) -> None:
+    def __init__(
+        self, path: Path, identity: Mapping[str, Any], *, files: Sequence[str] = (), overwrite: bool = False
+    ) -> None:
         self.path = path
         self.identity = dict(identity)
+        self._files = files
         self._overwrite = overwrite
-        self._stages: dict[str, str] = {}
+        self._stages: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> RunFolder:
         try:
@@ -93,117 +101,129 @@ class RunFolder:
             raise OutputError(
                 f"the run folder {self.path} can't be made ({error.strerror})", "Choose another --out."
             ) from error
-        self._lock()
+        take_lock(self.file(LOCK))
         try:
             self._open()
         except BaseException:
-            self._unlock()
+            self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._unlock()
+        with suppress(OSError):
+            self.file(LOCK).unlink(missing_ok=True)
 
     def file(self, name: str) -> Path:
         """Path of a file in this folder."""
         return self.path / name
 
-    def stage(self, name: str, inputs: Mapping[str, Any], outputs: Iterable[str], work: Callable[[], None]) -> bool:
-        """Run `work` unless its outputs are there and were made from the same `inputs`.
+    def is_kept(self, name: str, inputs: Mapping[str, Any], outputs: Iterable[str]) -> bool:
+        """Whether a stage need not run: same inputs, and its files are what it made."""
+        stage = self._stages.get(name)
+        if not isinstance(stage, dict) or stage.get("key") != fingerprint(inputs):
+            return False
+        made = stage.get("files")
+        return (
+            isinstance(made, dict)
+            and set(outputs) <= made.keys()
+            and all(_hash(self.file(file)) == digest for file, digest in made.items())
+        )
 
-        Returns whether it ran. `work` must write every output (with `whole_file`).
+    def stage(
+        self, name: str, inputs: Mapping[str, Any], outputs: Sequence[str], work: Callable[[], Iterable[str] | None]
+    ) -> bool:
+        """Run `work` unless `is_kept`; returns whether it ran.
+
+        `work` must write every output (with `whole_file`); it may return names of further files it made.
         """
-        key = fingerprint(inputs)
-        if self._stages.get(name) == key and all(self.file(o).exists() for o in outputs):
+        if self.is_kept(name, inputs, outputs):
             return False
         self._stages.pop(name, None)
         self._save()
-        work()
-        missing = [o for o in outputs if not self.file(o).exists()]
+        made = [*outputs, *(work() or ())]
+        missing = [o for o in made if not self.file(o).is_file()]
         if missing:
             raise OutputError(f"stage {name} ended without {', '.join(missing)}", "Run again; report it if it stays.")
-        self._stages[name] = key
+        self._stages[name] = {"key": fingerprint(inputs), "files": {o: _hash(self.file(o)) for o in made}}
         self._save()
         return True
 
     def key_of(self, name: str) -> str | None:
-        """Fingerprint of a finished stage, for the inputs of a later one."""
-        return self._stages.get(name)
+        """What a finished stage made, for the inputs of a later one: a hash of its inputs and files."""
+        return fingerprint(self._stages[name]) if name in self._stages else None
 
     def _open(self) -> None:
-        run = self.file(RUN)
-        if run.exists():
-            found = read_json(run).get("identity")
-            if found != self.identity:
-                if not self._overwrite:
-                    differs = _differences(found, self.identity)
-                    raise OutputError(
-                        f"{self.path} already holds another run ({differs})",
-                        "Choose another --out, or replace it with --overwrite.",
-                    )
-                self._clear()
-        elif any(p.name != LOCK and not p.name.startswith(".part-") for p in self.path.iterdir()):
-            raise OutputError(f"{self.path} is not empty and holds no run", "Choose another --out.")
+        known = self._identity_found()
+        measured = any(name in self._stages for name in MEASURED)
+        if known is not None and known != self.identity and measured and not self._overwrite:
+            raise OutputError(
+                f"{self.path} already holds another run ({_differences(known, self.identity)})",
+                "Choose another --out, or replace it with --overwrite.",
+            )
+        if known is not None and known != self.identity:
+            self._clear()
         for leftover in self.path.glob(".part-*"):
-            leftover.unlink(missing_ok=True)
-        stages = self.file(STAGES)
-        self._stages = read_json(stages) if stages.exists() else {}
+            if leftover.is_file():
+                leftover.unlink()
+
+    def _identity_found(self) -> dict[str, Any] | None:
+        """Identity of the run in this folder, and its stages; None for an empty folder."""
+        run, stages = self.file(RUN), self.file(STAGES)
+        if not run.exists() and not stages.exists():
+            if any(p.name != LOCK and not p.name.startswith(".part-") for p in self.path.iterdir()):
+                raise OutputError(f"{self.path} is not empty and holds no run", "Choose another --out.")
+            return None
+        try:
+            found = read_json(run).get("identity")
+            self._stages = read_json(stages) if stages.exists() else {}
+        except OutputError:
+            if not self._overwrite:
+                raise
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def _clear(self) -> None:
         """Remove a previous run's own files; anything else in the folder stays."""
-        for name in (RUN, STAGES):
-            self.file(name).unlink(missing_ok=True)
-        for pattern in ("*.png", "*.csv", "*.json", "*.json.gz", "kernels/*.png"):
+        self._stages = {}
+        for pattern in (RUN, STAGES, *self._files):
             for old in self.path.glob(pattern):
-                old.unlink()
+                if old.is_file():
+                    old.unlink()
 
     def _save(self) -> None:
         write_json(self.file(STAGES), self._stages)
 
-    def _lock(self) -> None:
-        lock = self.file(LOCK)
-        for _ in range(2):
-            try:
-                with open(lock, "x", encoding="utf-8") as file:
-                    json.dump({"pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")}, file)
-                return
-            except FileExistsError:
-                owner = _owner(lock)
-                if owner is not None and _alive(owner):
-                    raise OutputError(
-                        f"{self.path} is in use by process {owner}", "Wait for it, or choose another --out."
-                    ) from None
-                lock.unlink(missing_ok=True)
-            except OSError as error:
-                raise OutputError(
-                    f"the run folder {self.path} can't be written ({error.strerror})", "Choose another --out."
-                ) from error
-        raise OutputError(f"{lock} can't be taken", "Another run keeps taking it; choose another --out.")
 
-    def _unlock(self) -> None:
-        self.file(LOCK).unlink(missing_ok=True)
-
-
-def _owner(lock: Path) -> int | None:
+def _hash(path: Path) -> str | None:
+    """SHA-256 of a file; None if there is none."""
     try:
-        return int(json.loads(lock.read_text(encoding="utf-8"))["pid"])
-    except (OSError, ValueError, KeyError, TypeError):
+        with path.open("rb") as file:
+            return _digest(file)
+    except OSError:
         return None
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _digest(file: IO[bytes]) -> str:
+    # Python 3.10 has no hashlib.file_digest.
+    digest = hashlib.sha256()
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
-def _differences(found: Any, wanted: Mapping[str, Any]) -> str:
-    if not isinstance(found, dict):
-        return "its set-up is unknown"
-    names = [k for k in wanted if found.get(k) != wanted[k]] or [k for k in found if k not in wanted]
-    shown = [f"{k} {found.get(k)} there, {wanted.get(k)} asked" for k in names if not isinstance(wanted.get(k), dict)]
-    return "; ".join(shown[:3]) or f"another {', '.join(names[:3])}"
+def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    flat_found, flat_wanted = _flat(found), _flat(wanted)
+    names = [k for k in flat_wanted if flat_found.get(k) != flat_wanted[k]]
+    shown = [f"{k} {flat_found.get(k)} there, {flat_wanted[k]} asked" for k in names if k != "config"]
+    return "; ".join(shown[:3]) or "another model config"
+
+
+def _flat(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dicts by their innermost names, but for a model's config."""
+    out: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, dict) and key != "config":
+            out.update(_flat(item))
+        else:
+            out[key] = item
+    return out

@@ -71,10 +71,25 @@ def memory_bytes(field: str = "MemTotal", meminfo: Path = Path("/proc/meminfo"))
     return int(found.group(1)) * 1024 if found else None
 
 
+def container_limit_bytes(cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """This container's memory limit; None without one."""
+    try:
+        return int((cgroup / "memory.max").read_text())
+    except (OSError, ValueError):
+        return None
+
+
 def container_headroom_bytes(cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """What is left of this container's memory limit; None without a limit."""
+    """What is left of this container's memory limit; None without a limit.
+
+    Page cache counts as used there, but is given back on demand.
+    """
     try:
         limit, used = (int((cgroup / name).read_text()) for name in ("memory.max", "memory.current"))
     except (OSError, ValueError):
         return None
-    return max(0, limit - used)
+    try:
+        cached = re.search(r"^file (\d+)$", (cgroup / "memory.stat").read_text(), re.MULTILINE)
+    except OSError:
+        cached = None
+    return max(0, limit - used + (int(cached.group(1)) if cached else 0))

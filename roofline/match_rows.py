@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 WRAPPER = "wrapper: dispatch only"
 NO_WORK = "no work: metadata only"
 NO_OP = "matches no traced op of its module"
+NOTHING = frozenset(
+    f"aten::{name}"
+    for name in (
+        "to reshape _reshape_alias contiguous empty empty_like empty_strided new_empty detach detach_ lift lift_fresh "
+        "resolve_conj resolve_neg expand_as view_as type_as"
+    ).split()
+) | {"detach_"}
+"""Ops that, with no other op inside, return their input or memory that nobody has written yet."""
 NOT_TRACED = "its step was not traced"
 HELPER = "prepares an op whose work is counted on its kernel"
 SHARED = "one op, several kernels: FLOPs and bytes are those of the group"
@@ -137,7 +145,11 @@ def _finish(rows: pd.DataFrame, traced_ops: Sequence[TracedOp], position: Ints) 
     keys = zip(rows["phase"], rows["step"].fillna(-1).astype("int64"), strict=True)
     known = np.array([key in steps for key in keys], dtype=bool)
     silent = ~hit & (reason == "")
+    nothing = silent & known & rows["kernel"].isin(NOTHING).to_numpy(bool)
     reason[silent & known] = NO_OP
+    reason[nothing] = NO_WORK
+    # Work of a wrapper is counted on the op inside it; its own time is dispatch.
+    idle_unmatched = nothing | (reason == WRAPPER)
     reason[silent & ~known] = NOT_TRACED
     reason[reason == ""] = None
 
@@ -152,16 +164,16 @@ def _finish(rows: pd.DataFrame, traced_ops: Sequence[TracedOp], position: Ints) 
     kinds = [kind_of(*((op.module, op.op, op.role) if op else (m, o or ""))) for op, m, o in names]
     flops = [op.flops if op else 0 for op in ops]
     total = [op.read_bytes + op.write_bytes if op else 0 for op in ops]
-    source = texts(["traced" if w else None for w in whole.tolist()])
+    source = texts(["traced" if w else None for w in (whole | idle_unmatched).tolist()])
     rows = rows.assign(
         module=[op.module if op else module for op, module in zip(ops, rows["module"], strict=True)],
         kind=kinds,
         count=1,
         shapes=texts([op.shapes if op else None for op in ops]),
         dtype=texts([op.dtype or None if op else None for op in ops]),
-        flops=numbers(flops, whole),
-        dram_read_bytes=numbers([op.read_bytes if op else 0 for op in ops], whole),
-        dram_write_bytes=numbers([op.write_bytes if op else 0 for op in ops], whole),
+        flops=numbers(flops, whole | idle_unmatched),
+        dram_read_bytes=numbers([op.read_bytes if op else 0 for op in ops], whole | idle_unmatched),
+        dram_write_bytes=numbers([op.write_bytes if op else 0 for op in ops], whole | idle_unmatched),
         time_source="torch",
         flops_source=source,
         bytes_source=source,

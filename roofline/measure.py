@@ -128,6 +128,12 @@ def default_plan(device: torch.device) -> Plan:
     available = [machine.memory_bytes("MemAvailable"), machine.container_headroom_bytes()]
     room = min((n for n in available if n is not None), default=2**30)
     dram = min(max(_CACHES_WIDE * last, 2**28), room // 4)
+    if dram < 2 * last:
+        raise DriverError(
+            f"memory bandwidth can't be measured: {room / 1e6:.0f} MB are free, and a working set must be larger than "
+            f"twice the cache of {last / 1e6:.0f} MB",
+            "Free some memory.",
+        )
     caches = sorted({near // 2, near, last // 4, last // 2})
     # A few cores reach their peak on small products; many need large ones to share out.
     sides = (256, 512, 1024) if torch.get_num_threads() <= 4 else (512, 1024, 2048, 4096)
@@ -219,7 +225,8 @@ def _machine(device: torch.device) -> tuple[str, int | None]:
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device), torch.cuda.mem_get_info(device)[1]
-    return machine.cpu_name(), machine.memory_bytes("MemTotal")
+    sizes = [machine.memory_bytes("MemTotal"), machine.container_limit_bytes()]
+    return machine.cpu_name(), min((size for size in sizes if size is not None), default=None)
 
 
 def _last_level(device: torch.device) -> tuple[int, str]:

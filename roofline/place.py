@@ -84,10 +84,11 @@ def place(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     bound[idle], reason[idle] = "latency", "no work: dispatch only"
 
     above = timed & (pct > TOLERANCE_PCT)
-    impossible = above & by_compute
+    # Also where its bytes are above their roof by more: no cache explains FLOPs beyond the peak.
+    impossible = timed & (100 * compute_ns > TOLERANCE_PCT * time_ns)
     counted = (rows["bytes_source"] == "ncu").fillna(False).to_numpy(bool) if "bytes_source" in rows else False
-    overcounted = above & ~by_compute & counted
-    resident = above & ~by_compute & ~overcounted
+    overcounted = above & ~impossible & counted
+    resident = above & ~impossible & ~overcounted
     lone = _one_block(rows) & timed & (pct >= HEALTHY_PCT) & ~above & ~idle
     bound[impossible | overcounted | lone] = "unknown"
     _tell(reason, impossible, pct, flop_s, _above_compute(ceilings))
@@ -96,11 +97,13 @@ def place(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     reason[lone] = "inconsistent: a single block can't draw this share of the machine; check bytes and FLOPs"
 
     bound[~timed & ~idle] = "unknown"
+    charged = numbers(rows["recorded_ns"]) > 0 if "recorded_ns" in rows else np.zeros(len(rows), bool)
     reason[known & ~timed & ~idle] = "recorded duration is 0 ns"
+    reason[known & ~timed & ~idle & charged] = "all of its recorded time was the profiler's own"
     had = rows["reason"].astype("string").fillna("") if "reason" in rows else pd.Series("", rows.index)
     reason[~known] = _what_is_missing(had.to_numpy(object), flops, moved)[~known]
     recoverable = np.maximum(time_ns - ideal_ns, 0) * numbers(rows["count"])
-    recoverable[impossible | overcounted | lone] = np.nan
+    recoverable[impossible | overcounted | lone | (known & ~timed & ~idle)] = np.nan
     out["recoverable_ns"] = _nullable(recoverable, rows)
     out["bound"] = pd.Series(bound, rows.index, dtype="string")
     out["reason"] = _merged(had.to_numpy(object), reason, rows.index)

@@ -37,7 +37,9 @@ class PhaseSummary(NamedTuple):
     steps: int
     wall_ns: float
     kernel_ns: float
-    """sum of the kernels' times; the rest of the wall time is gaps"""
+    """sum of the kernels' times"""
+    overlap_ns: float
+    """part of it that ran beside another kernel; wall = kernels - overlap + gaps"""
     launches: int
     unplaced: int
     """launches without FLOPs or bytes"""
@@ -79,6 +81,7 @@ def phase_summary(
     ceilings: Ceilings,
     ops: pd.DataFrame | None = None,
     model: tuple[int, int] | None = None,
+    overlap_ns: float = 0.0,
 ) -> PhaseSummary:
     """Sum one phase.
 
@@ -87,6 +90,7 @@ def phase_summary(
         wall_ns: wall time of the whole phase (all its steps) in the bare run.
         steps: forwards in the phase: 1 in prefill, the number of decode steps in decode.
         ops: the traced estimate, columns as in ops.csv, summed over the same steps.
+        overlap_ns: time in which more than one kernel ran (a device with several streams).
         model: FLOPs and unavoidable bytes of the whole phase in closed form, for MFU, MBU and the ideal
             time; the traced ops can't serve: their bytes hold what an implementation moves besides.
     """
@@ -102,6 +106,7 @@ def phase_summary(
         steps=steps,
         wall_ns=wall_ns,
         kernel_ns=kernel_ns,
+        overlap_ns=overlap_ns,
         launches=int(one.get("launches", 0)),
         unplaced=int(one.get("unplaced", 0)),
         unplaced_ns=float(one.get("unplaced_ns", 0)),
@@ -242,6 +247,10 @@ def _with_estimate(table: pd.DataFrame, ops: pd.DataFrame, keys: list[str], ceil
         out["kind"] = out["kind"].fillna(out.pop("est_kind"))
     if "kernel" in out:
         out["kernel"] = out["kernel"].fillna(out["op"])
+    # Several kernels of one op share its estimate: it stands once, lest sums count it again.
+    again = out.duplicated(shared)
+    for column in ("est_flops", "est_bytes", "est_ideal_ns"):
+        out[column] = out[column].mask(again)
     only = out["time_ns"].isna()
     out["bound"] = out["bound"].fillna("unknown")
     out.loc[only, "reason"] = "estimated, but no kernel was recorded for it"

@@ -62,14 +62,22 @@ def new_console(file: IO[str] | None = None, width: int | None = None) -> Consol
 
 
 def print_phase(
-    console: Console, summary: PhaseSummary, modules: pd.DataFrame, kernels: pd.DataFrame, *, top: int = 12
+    console: Console,
+    summary: PhaseSummary,
+    modules: pd.DataFrame,
+    kernels: pd.DataFrame,
+    *,
+    top: int = 12,
+    doubts: Sequence[str] = (),
 ) -> None:
-    """Print one phase: verdict, facts, modules and kernels, most recoverable first.
+    """Print one phase: verdict, doubts, facts, modules and kernels, most recoverable first.
 
     Where a phase has several steps, all amounts are per step.
     """
     console.print()
     _wrapped(console, verdict(summary), "bold", "")
+    for line in doubts:
+        _wrapped(console, line, "yellow", "  ! ")
     for line in facts(summary):
         _wrapped(console, line, "", "  ")
     console.print()
@@ -82,10 +90,13 @@ def verdict(summary: PhaseSummary) -> str:
     """One line on a phase: time, share in kernels, bound, utilisation, and what to look at first."""
     parts = [
         f"{summary.phase}: {_time(summary.wall_ns, summary)}, "
-        f"{_percent(100 * summary.kernel_ns / summary.wall_ns if summary.wall_ns else None)} in kernels"
+        f"{_percent(100 * (summary.kernel_ns - summary.overlap_ns) / summary.wall_ns if summary.wall_ns else None)} "
+        "in kernels"
     ]
     parts.append(_BOUND_WORDS.get(summary.bound, summary.bound))
-    name, value = ("MFU", summary.mfu_pct) if summary.bound == "compute" else ("MBU", summary.mbu_pct)
+    # The utilisation that limits this phase, whatever bounds its single kernels.
+    compute_side = (summary.mfu_pct or 0) >= (summary.mbu_pct or 0)
+    name, value = ("MFU", summary.mfu_pct) if compute_side else ("MBU", summary.mbu_pct)
     if value is not None:
         parts.append(f"{name} {_percent(value)}")
     if summary.top_role is not None:
@@ -95,9 +106,10 @@ def verdict(summary: PhaseSummary) -> str:
 
 def facts(summary: PhaseSummary) -> list[str]:
     """Lines on a phase: where the wall time goes, estimate beside measurement, what has no numbers."""
-    gaps = summary.wall_ns - summary.kernel_ns
+    gaps = summary.wall_ns - summary.kernel_ns + summary.overlap_ns
+    overlap = f"- overlap {_time(summary.overlap_ns, summary)} " if summary.overlap_ns else ""
     lines = [
-        f"wall {_time(summary.wall_ns, summary)} = kernels {_time(summary.kernel_ns, summary)} "
+        f"wall {_time(summary.wall_ns, summary)} = kernels {_time(summary.kernel_ns, summary)} {overlap}"
         f"+ gaps {_time(gaps, summary)}; recoverable in kernels {_time(summary.recoverable_ns, summary)}"
     ]
     if summary.model is not None:
@@ -134,10 +146,10 @@ def conventions(ceilings: Ceilings) -> list[str]:
         f"roofs: {quantity(ceilings.flop_s, 'FLOP/s', 3)} {ceilings.dtype}, DRAM "
         f"{quantity(ceilings.byte_s, 'B/s', 3)}{cache}, ridge {quantity(ceilings.ridge, 'FLOP/B', 3)}; "
         f"{source.get(ceilings.origin, 'from the report')}",
-        "FMA = 2 FLOP; GB = 10^9 B; peaks are dense; bytes are traced unless their source says ncu, so above "
-        "the DRAM roof means operands in cache",
-        "recoverable = (time - time at the roof) x launches; share = part of the wall time; est = the model's "
-        "own estimate at the roof",
+        "FMA = 2 FLOP, elementwise ops 1 per element; GB = 10^9 B; peaks are dense",
+        "bytes are traced unless their source says ncu, so above the DRAM roof means operands in cache",
+        "recoverable = (time - time at the roof) x launches; share = part of the wall time; ideal = the "
+        "traced op at its roof",
         f"{MFU_MEANS}; {MBU_MEANS}",
     ]
 
@@ -214,12 +226,18 @@ def _columns(shown: pd.DataFrame, rest: pd.DataFrame, summary: PhaseSummary) -> 
         plain("launches", "launches", 3, lambda n: f"{n / per:g}", summed=True),
     ]
     if "est_ideal_ns" in shown:
-        columns[3:3] = [amounts("est_ideal_ns", "est.", "", 8, time=True)]
-        columns[-2:-2] = [
-            amounts("est_flops", "est.", "FLOP", 2),
-            amounts("est_bytes", "est.", "B", 4),
-        ]
+        columns[3:3] = [amounts("est_ideal_ns", "ideal", "", 8, time=True)]
+        # Where FLOPs and bytes are the traced ones, the estimate has no others to show.
+        if not _same(shown, "flops", "est_flops"):
+            columns[-2:-2] = [amounts("est_flops", "est.", "FLOP", 2)]
+        if not _same(shown, "bytes", "est_bytes"):
+            columns[-2:-2] = [amounts("est_bytes", "est.", "B", 4)]
     return columns
+
+
+def _same(rows: pd.DataFrame, measured: str, estimated: str) -> bool:
+    known = rows[[measured, estimated]].dropna()
+    return bool((known[measured] == known[estimated]).all())
 
 
 def _fitting(columns: Sequence[_Column], width: int) -> list[_Column]:

@@ -68,7 +68,8 @@ def reconcile(
 
     On a CPU, per phase: the profiler's work for an event falls into what contains the event, so each
     op takes `op_ns` and each range `range_ns` off the self time of the op around it, or off the gap
-    where there is none; nothing goes below zero. What remains of ops and gap is scaled by one factor
+    where there is none; nothing goes below zero, and no more is taken off than the recording was slower than
+    the bare run. What remains of ops and gap is scaled by one factor
     to the bare wall time. Scaling alone would also shrink the long matrix products, which hold few
     events, and show them faster than they are. Rounding is by largest remainders: the sum is exact.
 
@@ -164,10 +165,10 @@ def _gap_charge(kineto: Kineto, phase: str, costs: Mapping[str, float]) -> float
 def _cpu_wall(recorded: Ints, charges: Floats, gap_charge: float, wall_ns: int, truth: _Bare) -> tuple[Ints, PhaseWall]:
     gap = max(wall_ns - int(recorded.sum()), 0)
     parts = np.append(recorded, gap).astype(np.float64)
-    rest = np.maximum(parts - np.append(charges, gap_charge), 0.0)
-    if not rest.sum() > 0:
-        # Everything was charged away: the costs tell nothing here.
-        rest = parts
+    # What can be charged is bounded twice: by each container's own time, and by the dilation seen in all.
+    off = np.minimum(np.append(charges, gap_charge), parts)
+    allowed = max(float(parts.sum()) - truth.wall_ns, 0.0)
+    rest = parts - off * min(1.0, allowed / float(off.sum()) if off.sum() > 0 else 0.0)
     total = float(rest.sum())
     factor = truth.wall_ns / total if total > 0 else 1.0
     # With no recorded time at all, the whole phase is gap.

@@ -98,6 +98,18 @@ def test_what_does_not_fit_is_said(capsys):
         (["estimate", "llama-3-8b", "--peak-tflops", "3"], "--bandwidth-gbs"),
         (["estimate", "llama-3-8b", "--gpu", "h200", "--peak-tflops", "3"], "exclude"),
         (["estimate", "{bad}"], "not JSON"),
+        (["estimate", "{deep}"], "not JSON"),
+        (["estimate", "llama-3-8b", "--batch", "1e9"], "--batch"),
+        (["estimate", "llama-3-8b", "--peak-tflops", "nan", "--bandwidth-gbs", "3"], "--peak-tflops"),
+        (["estimate", "llama-3-8b", "--peak-tflops", "3", "--bandwidth-gbs", "inf"], "--bandwidth-gbs"),
+        (["estimate", "llama-3-8b", "--peak-tflops", "3", "--bandwidth-gbs", "3", "--memory-gb", "0"], "--memory-gb"),
+        (["estimate", "llama-3-8b", "--dtype", ""], "--dtype"),
+        (["estimate", "llama-3-8b", "--gpu", ""], "GPU"),
+        (["estimate", "no/such-model"], "no/such-model"),
+        (["profile", "tiny-llama", "--attn", "flash_attention_2"], "flash-attn"),
+        (["profile", "tiny-llama", "--weights", "/nowhere"], "/nowhere"),
+        (["profile", "tiny-llama", "--threads", "100000"], "threads"),
+        (["profile", "tiny-llama", "--seed", "100000000000000000000000"], "seed"),
         (["profile", "no-such-model"], "no-such-model"),
         (["profile", "tiny-llama", "--batch", "0"], "--batch"),
         (["profile", "tiny-llama", "--prompt", "5000"], "max_position_embeddings"),
@@ -115,14 +127,28 @@ def test_what_does_not_fit_is_said(capsys):
 def test_bad_input_is_one_line_and_a_non_zero_exit(args, named, tmp_path):
     (tmp_path / "bad.json").write_text("{nope")
     (tmp_path / "file").write_text("")
-    args = [a.format(bad=tmp_path / "bad.json", file=tmp_path / "file") for a in args]
-    done = kernelroof(*args)
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    args = [a.format(bad=tmp_path / "bad.json", deep=tmp_path / "deep.json", file=tmp_path / "file") for a in args]
+    done = kernelroof(*args, HF_HUB_OFFLINE="1")
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("kernelroof: error: ")
     assert named in lines[0]
+
+
+@pytest.mark.parametrize("command", [["gpus"], ["estimate", "llama-3-8b", "--gpu", "h200"]])
+def test_a_stream_that_can_not_encode_or_hold_the_output(command):
+    assert kernelroof(*command, PYTHONIOENCODING="ascii").returncode == 0
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "kernelroof.profile", *command],
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
 
 
 def test_no_command_prints_help_and_fails(capsys):

@@ -70,15 +70,80 @@ def test_a_stage_that_writes_nothing_is_an_error(tmp_path):
         run.stage("a", {}, ["a.txt"], lambda: None)
 
 
+def recorded(run):
+    finish(run)
+    run.stage("bare", {}, ["bare.json"], lambda: write_json(run.file("bare.json"), {"precious": 1}))
+
+
+OTHER = {"model": "m", "batch": 2}
+
+
 def test_another_run_is_not_overwritten_unless_asked(tmp_path):
     with RunFolder(tmp_path, IDENTITY) as run:
-        finish(run)
-        write_text(run.file("kernels.csv"), "precious")
-    with pytest.raises(OutputError, match="batch 1 there, 2 asked"), RunFolder(tmp_path, {"model": "m", "batch": 2}):
+        recorded(run)
+    (tmp_path / "notes.csv").write_text("the user's own")
+    with pytest.raises(OutputError, match="batch 1 there, 2 asked"), RunFolder(tmp_path, OTHER, files=["bare.json"]):
         pass
-    assert (tmp_path / "kernels.csv").read_text() == "precious"
-    with RunFolder(tmp_path, {"model": "m", "batch": 2}, overwrite=True):
-        assert not (tmp_path / "kernels.csv").exists()
+    assert (tmp_path / "bare.json").exists()
+    with RunFolder(tmp_path, OTHER, files=["bare.json"], overwrite=True) as run:
+        assert run.key_of("bare") is None
+        assert not (tmp_path / "bare.json").exists()
+    assert (tmp_path / "notes.csv").read_text() == "the user's own"
+
+
+def test_a_run_that_measured_nothing_blocks_no_other(tmp_path):
+    with RunFolder(tmp_path, IDENTITY) as run:
+        finish(run)
+    with RunFolder(tmp_path, OTHER):
+        pass
+
+
+def test_a_damaged_or_missing_output_is_made_again(tmp_path):
+    made = []
+
+    def work(run):
+        made.append(1)
+        write_text(run.file("kernels.csv"), "whole")
+        write_text(run.file("extra.png"), "picture")
+        return ["extra.png"]
+
+    for damage in (None, "kernels.csv", "extra.png"):
+        with RunFolder(tmp_path, IDENTITY) as run:
+            finish(run)
+            if damage:
+                run.file(damage).write_text("wh")
+            run.stage("kernels", {}, ["kernels.csv"], lambda run=run: work(run))
+            assert run.file("kernels.csv").read_text() == "whole"
+    assert len(made) == 3
+    with RunFolder(tmp_path, IDENTITY) as run:
+        assert not run.stage("kernels", {}, ["kernels.csv"], lambda: made.append(1))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", "{", "\x00"])
+@pytest.mark.parametrize("name", ["run.json", "stages.json"])
+def test_a_damaged_record_is_said_and_can_be_replaced(tmp_path, name, content):
+    with RunFolder(tmp_path, IDENTITY) as run:
+        recorded(run)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(OutputError, match="--overwrite"), RunFolder(tmp_path, IDENTITY):
+        pass
+    with RunFolder(tmp_path, IDENTITY, overwrite=True):
+        pass
+
+
+@pytest.mark.parametrize(
+    "content", ["", "garbage", '{"pid": 99999999999999999999}', '{"pid": -1}', '{"pid": 0}', "[]", '{"pid": 1e999}']
+)
+def test_a_lock_that_names_no_living_process_is_taken_over(tmp_path, content):
+    (tmp_path / "run.lock").write_text(content)
+    with RunFolder(tmp_path, IDENTITY):
+        assert json.loads((tmp_path / "run.lock").read_text())["pid"] == os.getpid()
+
+
+def test_a_lock_of_an_earlier_process_with_this_pid_is_stale(tmp_path):
+    (tmp_path / "run.lock").write_text(json.dumps({"pid": os.getpid(), "started": "1"}))
+    with RunFolder(tmp_path, IDENTITY):
+        pass
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path):

@@ -91,9 +91,9 @@ def test_wrappers_matches_and_views(tmp_path: Path) -> None:
     )
     matched = match(kineto, ops)
     assert facts(matched) == [
-        ("aten::linear", "m.q", None, WRAPPER),
+        ("aten::linear", "m.q", 0, WRAPPER),
         ("aten::t", "m.q", 0, NO_WORK),
-        ("aten::matmul", "m.q", None, WRAPPER),
+        ("aten::matmul", "m.q", 0, WRAPPER),
         ("aten::mm", "m.q", 64, None),
         ("aten::add", "(root)", 10, None),
     ]
@@ -106,7 +106,8 @@ def test_wrappers_matches_and_views(tmp_path: Path) -> None:
     assert rows.loc["aten::mm", ["dram_read_bytes", "dram_write_bytes", "shapes", "dtype"]].tolist() == [
         300, 300, "[2,2] [2,2]", "float32",
     ]  # fmt: skip
-    assert rows.loc["aten::linear", ["dram_read_bytes", "flops_source", "shapes"]].isna().all()
+    assert rows.loc["aten::linear", ["dram_read_bytes", "dram_write_bytes"]].tolist() == [0, 0]
+    assert rows["shapes"].isna()["aten::linear"]
     assert rows["ordinal"].tolist() == [0, 1, 2, 3, 4]
 
 
@@ -115,9 +116,19 @@ def test_a_helper_inside_a_matched_op_is_not_taken_for_a_later_op(tmp_path: Path
     kineto = record(tmp_path, [to_copy, op("aten::copy_")])
     ops = in_order([traced("(root)", "aten::_to_copy"), traced("(root)", "aten::copy_", flops=7)])
     assert facts(match(kineto, ops)) == [
-        ("aten::to", "(root)", None, WRAPPER),
+        ("aten::to", "(root)", 0, WRAPPER),
         ("aten::_to_copy", "(root)", 10, None),
         ("aten::copy_", "(root)", 7, None),
+    ]
+
+
+def test_ops_that_only_return_their_input_are_known_to_do_nothing(tmp_path: Path) -> None:
+    kineto = record(tmp_path, [op("aten::to"), op("aten::reshape"), op("vendor::to"), op("aten::mul")])
+    assert facts(match(kineto, in_order([traced("(root)", "aten::mul")]))) == [
+        ("aten::to", "(root)", 0, NO_WORK),
+        ("aten::reshape", "(root)", 0, NO_WORK),
+        ("vendor::to", "(root)", None, NO_OP),
+        ("aten::mul", "(root)", 10, None),
     ]
 
 
@@ -226,7 +237,7 @@ def test_nothing_is_lost_or_matched_twice(
     covered = kineto.ops["phase"] != "(unattributed)"
     assert rows["recorded_ns"].sum() == kineto.ops["self_ns"][covered].sum()
     assert rows["event"].is_unique
-    hits = rows[rows["flops"].notna()]
+    hits = rows[rows["shapes"].notna()]
     assert len(hits) + len(matched.unmatched_traced) == len(ops)
     assert hits["flops"].sum() + sum(o.flops for o in matched.unmatched_traced) == sum(o.flops for o in ops)
     # A match has the op's own name, phase, step and module, and stands in no other match's subtree.

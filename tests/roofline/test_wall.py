@@ -116,11 +116,21 @@ def test_a_folded_row_is_charged_for_all_events_inside_it(tmp_path: Path) -> Non
 
 def test_containers_stop_at_zero(tmp_path: Path) -> None:
     kineto = record(tmp_path, SIMPLE)
-    rows, walls = reconcile(match(kineto, []).rows, kineto, bare_of(kineto), {"op_ns": 1e6, "range_ns": 1e6})
+    # A bare run that took what the innermost ops took: all else was the profiler's.
+    bare = {"prefill_ns": [1000 - 300 - 150], "decode_step_ns": []}
+    rows, walls = reconcile(match(kineto, []).rows, kineto, bare, {"op_ns": 1e6, "range_ns": 1e6})
     assert times(rows)["outer"] == 0
     assert walls["prefill"].gap_ns == 0
-    assert walls["prefill"].ops_ns == 1000
+    assert walls["prefill"].ops_ns == 550
     assert walls["prefill"].charged_ns == 300 + 150
+    assert walls["prefill"].factor == 1.0
+
+
+def test_no_more_is_charged_than_the_recording_was_slower(tmp_path: Path) -> None:
+    kineto = record(tmp_path, SIMPLE)
+    rows, walls = reconcile(match(kineto, []).rows, kineto, bare_of(kineto), {"op_ns": 1e6, "range_ns": 1e6})
+    assert walls["prefill"].charged_ns == 0
+    assert rows["time_ns"].tolist() == rows["recorded_ns"].tolist()
 
 
 def test_negative_costs_are_taken_as_none(tmp_path: Path) -> None:
