@@ -128,10 +128,58 @@ KERNELS = (
     Column("reason", "str", True, "why the bound is what it is, or why a number is missing"),
     Column("dram_pct", "float64", True, "DRAM share of peak, counted by ncu; null without counters"),
     Column("sm_pct", "float64", True, "SM share of peak, counted by ncu; null without counters"),
-    Column("time_source", "str", False, "torch or nsys"),
+    Column("time_source", "str", False, "torch or nsys; ncu where there is no timeline"),
     Column("flops_source", "str", True, "traced or ncu"),
     Column("bytes_source", "str", True, "traced or ncu"),
 )
+
+_COUNTED = (
+    Column("clock", "str", False, "clock of time_ns and all that is divided by it: ncu, or timeline (nsys, torch)"),
+    Column("device", "str", True, "cuda:0, ..."),
+    Column("grid", "str", True, "x,y,z"),
+    Column("block", "str", True, "x,y,z"),
+    Column("ranges", "str", True, "ranges around the launching call, outermost first, joined by /"),
+    Column("start_ns", "Int64", True, "start on the timeline; null without one"),
+    Column("dram_bytes", "Int64", True, "read + written, or the counter of both where only that is there"),
+    Column("l2_bytes", "Int64", True, "bytes from L2 to the SMs (what is read)"),
+    Column("l1_bytes", "Int64", True, "bytes from L1 to registers (what is read)"),
+    Column("intensity_l2", "float64", True, "flops / l2_bytes"),
+    Column("intensity_l1", "float64", True, "flops / l1_bytes"),
+    Column("hierarchy", "str", True, "where AI_L1 <= AI_L2 <= AI_DRAM does not hold, and why; null where it holds"),
+    Column("flops_by_type", "str", True, "JSON: FLOP by type"),
+    Column("flops_upper_bound", "boolean", True, "FLOPs hold packed half instructions: at most so many"),
+    Column("roof_type", "str", True, "the type whose peak is the compute roof of this launch"),
+    Column("ncu_time_ns", "Int64", True, "duration under ncu: kernels serialised, its clocks, its cache mode"),
+    Column("ncu_flop_s", "float64", True, "flops / ncu_time_ns"),
+    Column("ncu_byte_s", "float64", True, "DRAM bytes / ncu_time_ns"),
+    Column("ncu_dram_roof_pct", "float64", True, "ncu_byte_s as share of the DRAM roof at ncu's clock"),
+    Column("ncu_l2_roof_pct", "float64", True, "L2 bytes / ncu_time_ns as share of the report's L2 roof"),
+    Column("ncu_l1_roof_pct", "float64", True, "L1 bytes / ncu_time_ns as share of the report's L1 roof"),
+    Column("ncu_pct_of_roof", "float64", True, "share of the roof wholly inside ncu"),
+    Column("ncu_bound", "str", True, "bound wholly inside ncu"),
+    Column("timeline_ns", "Int64", True, "true duration on the timeline; null without one"),
+    Column("timeline_pct_of_roof", "float64", True, "counted work over timeline_ns, at the timeline's roofs"),
+    Column("timeline_bound", "str", True, "bound wholly on the timeline"),
+    Column("duration_ratio", "float64", True, "ncu_time_ns / timeline_ns"),
+    Column("sm_pct_at_least", "float64", True, "share of the SM's instruction units where sm_pct was not counted"),
+    Column("tensor_pct", "float64", True, "cycles with an active tensor pipe, % of elapsed"),
+    Column("occupancy_pct", "float64", True, "achieved occupancy"),
+    Column("waves_per_sm", "float64", True, "waves of blocks on each SM"),
+    Column("registers", "Int64", True, "registers of a thread"),
+    Column("sm_clock_hz", "float64", True, "SM clock while counted"),
+    Column("passes", "Int64", True, "replay passes that the counters took"),
+    Column("joined", "str", True, "how a launch got its counters: itself, ordinal, class; null where it has none"),
+    Column("caveat", "str", True, "what limits the figures of the row"),
+    Column("cure", "str", True, "which kind of change would help; null where that can't be said"),
+    Column("verdict", "str", False, "one sentence: what bounds the kernel and what would help"),
+)
+_NULLABLE_HERE = ("recorded_ns", "time_ns")
+
+ANALYZED = (
+    *(c._replace(nullable=True) if c.name in _NULLABLE_HERE else c for c in KERNELS),
+    *_COUNTED,
+)
+"""kernels.csv where counters of ncu are in it: the columns of KERNELS first. Ratios stay inside one clock."""
 
 
 def conform(frame: pd.DataFrame, columns: tuple[Column, ...], table: str) -> pd.DataFrame:

@@ -1,7 +1,8 @@
 """The whole run on one page: which stage makes which file from which.
 
-ceilings -> bare -> timeline -> kernels -> estimate -> ops -> pictures, then the story on the
-terminal. A stage is skipped when its files are there and what went into it did not change.
+ceilings -> bare -> timeline -> counters -> kernels -> estimate -> ops -> pictures, then the story on
+the terminal. A stage is skipped when its files are there and what went into it did not change. The
+timeline is recorded by torch or nsys; counters are those of ncu, or there are none and figures are traced.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernelroof.models.record import estimate_record
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload
+from kernelroof.profile.backends import Gpu, Sources
+from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.driver_spec import DriverSpec
 from kernelroof.profile.runfolder import RUN, RunFolder, fingerprint, read_json, whole_file, write_json, write_text
-from kernelroof.roofline.ceilings import Ceilings, from_json, highest, to_json
+from kernelroof.roofline.ceilings import Ceilings, from_json, to_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,23 +30,26 @@ if TYPE_CHECKING:
     from kernelroof.profile.driver import Session
 
 
-_ROUNDS = 4
-"""The roofs are measured at most so often."""
-
-
 class Job(NamedTuple):
-    """What one `profile` command asks for. `other` is a device to estimate for besides this one."""
+    """What one `profile` command asks for. `other` is a device to estimate for besides this one; `gpu` the
+    one it runs on; `lost` has a line for each thing that this machine lacks."""
 
     spec: ModelSpec
     workload: Workload
     driver: DriverSpec
     other: Ceilings | None
     top: int
+    sources: Sources = Sources()
+    counting: CountOptions = CountOptions()
+    gpu: Gpu | None = None
+    lost: tuple[str, ...] = ()
 
 
 def run_job(job: Job, out: Path, *, overwrite: bool = False) -> None:
     """Run every stage of a job into the folder `out` and print what came out of it."""
     with RunFolder(out, identity(job), overwrite=overwrite) as run:
+        for line in job.lost:
+            print(line, file=sys.stderr)
         Pipeline(job, run).run()
 
 
@@ -52,7 +58,8 @@ def identity(job: Job) -> dict[str, Any]:
     driver = dataclasses.asdict(job.driver)
     first = {k: driver.pop(k) for k in ("batch", "prompt", "output", "dtype", "attn", "cache", "device", "weights")}
     conventions = {k: getattr(job.workload, k) for k in ("mask", "embedding", "overhead")}
-    return {"model": job.spec.name, **first, **conventions, "driver": driver}
+    sources = {"timeline": job.sources.timeline, "counters": job.sources.counters, **job.counting._asdict()}
+    return {"model": job.spec.name, **first, **conventions, "driver": driver, "sources": sources}
 
 
 class Pipeline:
@@ -61,17 +68,24 @@ class Pipeline:
     def __init__(self, job: Job, folder: RunFolder) -> None:
         self.job = job
         self.folder = folder
+        self.sources = job.sources
         self._stage_number = 0
 
     def run(self) -> None:
         """All stages in order, then the terminal's story."""
+        from kernelroof.profile import timeline_stage
         from kernelroof.profile.environment import describe
 
         self._write_run("running", describe())
         self._stage("roofs", {}, ["roofs.json"], self._roofs, "measuring this machine's roofs")
         self._stage("bare", {}, ["bare.json"], self._bare, "timing bare runs, no ranges and no profiler")
-        self._stage("timeline", {}, ["trace.json.gz", "costs.json"], self._timeline, "recording every op")
+        self._stage("timeline", {}, timeline_stage.outputs(self.sources), self._timeline, "recording every op")
+        self.sources = timeline_stage.settled(self)
         measured = {name: self.folder.key_of(name) for name in ("roofs", "bare", "timeline")}
+        if self.sources.counters == "ncu":
+            after = {"timeline": measured["timeline"]}
+            self._stage("counters", after, ["counters.json"], self._counters, "counting bytes and FLOPs under ncu")
+            measured["counters"] = self.folder.key_of("counters")
         tables = ["launches.csv", "kernels.csv", "unmatched.csv", "wall.json", "ceilings.json"]
         self._stage("kernels", measured, tables, self._kernels, "tracing the ops, placing every kernel")
         measured["ceilings"] = fingerprint(self.ceilings)
@@ -89,18 +103,29 @@ class Pipeline:
     # One method per stage; each writes its files and nothing else.
 
     def _bare(self) -> None:
+        if self.sources.uses_nsight:
+            from kernelroof.profile.nsight_backend import bare_run
+
+            bare_run(self.folder.path, self.spec_file, self.folder.file("bare.json"))
+            return
         from kernelroof.profile.driver import measure_bare
 
         write_json(self.folder.file("bare.json"), measure_bare(self.session))
 
     def _roofs(self) -> None:
-        write_text(self.folder.file("roofs.json"), to_json(*self._measure_roofs()))
+        write_text(self.folder.file("roofs.json"), to_json(*self.measure_roofs()))
 
     def _timeline(self) -> None:
-        from kernelroof.profile.torch_backend import event_costs, record
+        from kernelroof.profile.timeline_stage import record_timeline
 
-        write_json(self.folder.file("costs.json"), event_costs())
-        record(self.session, self.folder.file("trace.json.gz"), self.job.driver.depth)
+        record_timeline(self)
+
+    def _counters(self) -> None:
+        from kernelroof.profile.counters_stage import count_run
+
+        # A model that a recording left on the GPU would take the memory that the counted one needs.
+        self.__dict__.pop("session", None)
+        count_run(self)
 
     def _estimate(self) -> None:
         write_json(self.folder.file("estimate.json"), _record(self.job, self.ceilings))
@@ -110,35 +135,13 @@ class Pipeline:
     def _ops(self) -> None:
         from kernelroof.roofline.tables import modules_table, ops_table
 
-        self._write_csv("ops.csv", ops_table(self.trace.ops, self.ceilings))
-        self._write_csv("modules.csv", modules_table(self.trace.module_io))
+        self.write_csv("ops.csv", ops_table(self.trace.ops, self.ceilings))
+        self.write_csv("modules.csv", modules_table(self.trace.module_io))
 
     def _kernels(self) -> None:
-        from kernelroof.parsers.kineto import launches, read_kineto
-        from kernelroof.parsers.schema import KERNELS, conform
-        from kernelroof.roofline.match import match
-        from kernelroof.roofline.place import above_compute, place
-        from kernelroof.roofline.tables import unmatched_table
-        from kernelroof.roofline.wall import reconcile
+        from kernelroof.profile.kernels_stage import make_kernels
 
-        kineto = read_kineto(self.folder.file("trace.json.gz"))
-        self._write_csv("launches.csv", launches(kineto))
-        matched = match(kineto, self.trace.ops)
-        self._write_csv("unmatched.csv", unmatched_table(matched.unmatched_traced))
-        rows, walls = reconcile(matched.rows, kineto, self.bare, read_json(self.folder.file("costs.json")))
-        write_json(self.folder.file("wall.json"), {phase: wall.to_dict() for phase, wall in walls.items()})
-        rounds = [from_json(self.folder.file("roofs.json").read_text(encoding="utf-8"))]
-        # A neighbour on the machine can lower a measured roof, never raise it: so it is measured before and
-        # after the run, and again when a kernel seems to be above it.
-        while True:
-            rounds.append(self._measure_roofs())
-            roofs = highest([ceilings for ceilings, _ in rounds])
-            placed = place(rows.assign(dram_pct=None, sm_pct=None), roofs)
-            if len(rounds) == _ROUNDS or not above_compute(placed):
-                break
-        details = {"rounds": [{**ceilings._asdict(), **details} for ceilings, details in rounds]}
-        write_text(self.folder.file("ceilings.json"), to_json(roofs, details))
-        self._write_csv("kernels.csv", conform(placed, KERNELS, "kernels"))
+        make_kernels(self)
 
     def _pictures(self) -> None:
         from kernelroof.profile.pictures import draw_all
@@ -153,6 +156,19 @@ class Pipeline:
         from kernelroof.profile.driver import prepare
 
         return prepare(self.job.driver)
+
+    @cached_property
+    def spec_file(self) -> Path:
+        """The driver's spec as a file, for the programs that run it."""
+        path = self.folder.file("spec.json")
+        write_text(path, self.job.driver.to_json())
+        return path
+
+    @cached_property
+    def counters(self) -> dict[str, Any]:
+        """counters.json: what was counted and how, or why nothing was."""
+        content: dict[str, Any] = read_json(self.folder.file("counters.json"))
+        return content
 
     @cached_property
     def trace(self) -> Trace:
@@ -217,7 +233,8 @@ class Pipeline:
             return record["total_flops"], record["total_bytes"]
         return record["flops"], record["bytes"]
 
-    def _measure_roofs(self) -> tuple[Ceilings, dict[str, Any]]:
+    def measure_roofs(self) -> tuple[Ceilings, dict[str, Any]]:
+        """Measure this machine's roofs now: the ceilings, and how they were measured."""
         from kernelroof.roofline.measure import measure_ceilings
 
         driver = self.job.driver
@@ -227,7 +244,7 @@ class Pipeline:
         self, name: str, inputs: Mapping[str, Any], outputs: list[str], work: Callable[[], None], words: str
     ) -> None:
         self._stage_number += 1
-        say = f"[{self._stage_number}/7] {words}"
+        say = f"[{self._stage_number}/{8 if self.sources.counters == 'ncu' else 7}] {words}"
         print(f"{say} ...", end="", file=sys.stderr, flush=True)
         started = time.perf_counter()
         try:
@@ -242,12 +259,14 @@ class Pipeline:
             "status": status,
             "identity": self.folder.identity,
             "environment": environment,
-            "backend": "torch",
+            "backend": "nsight" if self.sources.uses_nsight else "torch",
+            "sources": self.sources._asdict(),
             "config": self.job.driver.config,
         }
         write_json(self.folder.file(RUN), content)
 
-    def _write_csv(self, name: str, frame: pd.DataFrame) -> None:
+    def write_csv(self, name: str, frame: pd.DataFrame) -> None:
+        """Write a table into the run folder."""
         from kernelroof.roofline.tables import write_csv
 
         with whole_file(self.folder.file(name)) as temporary:

@@ -153,7 +153,8 @@ class RunFolder:
         """Remove a previous run's own files; anything else in the folder stays."""
         for name in (RUN, STAGES):
             self.file(name).unlink(missing_ok=True)
-        for pattern in ("*.png", "*.csv", "*.json", "*.json.gz", "kernels/*.png"):
+        recorded = ("*.nsys-rep", "*.sqlite", "*.ncu-rep", "*.log", "*.out.txt")
+        for pattern in ("*.png", "*.csv", "*.json", "*.json.gz", "kernels/*.png", *recorded):
             for old in self.path.glob(pattern):
                 old.unlink()
 

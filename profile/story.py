@@ -34,15 +34,35 @@ def tell(run: Pipeline) -> None:
         )
         shared = {"wall_ns": wall_ns, "ceilings": run.ceilings, "ops": run.ops}
         modules = module_table(run.kernels, phase, **shared)
-        kernels = kernel_table(run.kernels, phase, **shared)
+        # nsys does not know the op of every kernel, so only modules can be compared with the estimate.
+        known = run.ops if run.sources.timeline == "torch" else None
+        kernels = kernel_table(run.kernels, phase, wall_ns=wall_ns, ceilings=run.ceilings, ops=known)
         print_phase(console, summary, modules, kernels, top=run.job.top)
     print_conventions(console, run.ceilings)
     console.print()
+    for line in counting(run):
+        console.print(line, markup=False, soft_wrap=True)
     for line in doubts(run):
         console.print(line, style="yellow", markup=False)
     console.print(f"run folder: {run.folder.path}", markup=False)
     console.print("  roofline_prefill.png, roofline_decode.png, kernels/*.png: the pictures", markup=False)
     console.print("  kernels.csv, ops.csv, wall.json, run.json: every number, with its source", markup=False)
+
+
+def counting(run: Pipeline) -> list[str]:
+    """Lines on what ncu counted: how many launches of how many, and what was left out."""
+    if run.sources.counters != "ncu":
+        return []
+    record = run.counters
+    if record["status"] != "counted":
+        return [f"not counted: {record['why']}. FLOPs and bytes are traced. {record['hint']}"]
+    lines = [record["line"], *record["split"], *record["notes"]]
+    if record["unjoined"]:
+        lines.append(f"{len(record['unjoined'])} module calls differ between the runs and were left unjoined, first:")
+        lines += [f"  {words}" for words in record["unjoined"][:3]]
+    if record["lacking"]:
+        lines.append(f"{len(record['lacking'])} metrics can't be had on this GPU with this ncu: see counters.json")
+    return [*lines, "counted.csv: each launch inside ncu's clock and on the timeline's, with a verdict"]
 
 
 def doubts(run: Pipeline) -> list[str]:
