@@ -82,7 +82,7 @@ def launches(kineto: Kineto) -> pd.DataFrame:
         table = ops.rename(columns={"name": "kernel", "self_ns": "time_ns"}).assign(
             op=ops["name"], device="cpu", stream=pd.NA, launch_ns=pd.NA, grid=pd.NA, block=pd.NA
         )
-    table = table.assign(ordinal=ordinals(table), time_source="torch")
+    table = table.assign(ordinal=ordinals(table), ranges=pd.NA, time_source="torch")
     return conform(table, LAUNCHES, "launches")
 
 

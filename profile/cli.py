@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kernelroof.models.errors import KernelroofError, UsageError
+from kernelroof.profile.nsight_options import EPILOG as NSIGHT_EPILOG
+from kernelroof.profile.nsight_options import add_nsight_options, split_target
 
 _EPILOG = """examples:
   kernelroof estimate llama-3-8b --gpu a100-80gb       what the model must cost, in milliseconds of CPU time
@@ -34,6 +36,14 @@ _PROFILE_EPILOG = """examples:
 An interrupted run goes on where it stopped: give the same options and the same --out."""
 
 
+_ANALYZE_EPILOG = """examples:
+  kernelroof analyze counters.ncu-rep --out look                          inside ncu, at the report's own roofs
+  kernelroof analyze counters.csv timeline.sqlite --gpu h100-sxm --out look   and true durations, phases, steps
+  kernelroof analyze trace.json.gz --model llama-3-8b --prompt 1024 --out look
+
+Shares of a roof stay inside one clock: wholly in ncu, or wholly on the timeline."""
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = _Parser(
@@ -51,7 +61,35 @@ def build_parser() -> argparse.ArgumentParser:
     gpus = commands.add_parser("gpus", help="list the GPU table with its sources", description="List the GPU table.")
     gpus.add_argument("gpu", nargs="?", help="show one GPU in full")
     gpus.add_argument("--json", action="store_true", help="print one JSON array")
+    _add_doctor(commands)
+    _add_analyze(commands)
     return parser
+
+
+def _add_analyze(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = commands.add_parser(
+        "analyze",
+        help="place kernels from files that were recorded elsewhere",
+        description="Rooflines, verdicts and tables from exports of ncu (.ncu-rep, CSV), nsys (.sqlite, stats CSV) "
+        "and torch.profiler (.json, .json.gz), alone or together.",
+        epilog=_ANALYZE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, or a folder with such files")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder for tables and pictures")
+    parser.add_argument("--overwrite", action="store_true", help="replace another analysis found in --out")
+    parser.add_argument("--top", type=int, default=12, metavar="N", help="kernels shown (default: 12)")
+    _add_workload(parser, model_option=True)
+
+
+def _add_doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="what works on this machine, and what to do where it does not",
+        description="GPU, driver, torch, nsys, ncu, ranges, counters, room for files: one line each. "
+        "Exit status 1 if anything stands in the way of the nsight backend.",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON array")
 
 
 def _add_estimate(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -71,10 +109,11 @@ def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
         "profile",
         help="run prefill and decode, measure every kernel, place it on the roofline",
         description="Run a model's prefill and decode here and place every kernel beside the estimate.",
-        epilog=_PROFILE_EPILOG,
+        epilog=f"{_PROFILE_EPILOG}\n\n{NSIGHT_EPILOG}",
+        usage="kernelroof profile [options] MODEL\n       kernelroof profile [options] [MODEL] -- PROGRAM [ARG ...]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_workload(parser)
+    _add_workload(parser, optional_model=True)
     parser.add_argument("--out", metavar="DIR", help="run folder (default: runs/MODEL-DEVICE-TIME)")
     parser.add_argument("--overwrite", action="store_true", help="replace another run found in --out")
     parser.add_argument(
@@ -90,17 +129,18 @@ def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's own choice)")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="bare repetitions (default: 3)")
     parser.add_argument(
-        "--top", type=int, default=8, metavar="N", help="kernels shown and drawn per phase (default: 8)"
+        "--top", type=int, metavar="N", help="kernels shown and counted per phase (default: 8 shown, all counted)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and prompt (default: 0)")
+    add_nsight_options(parser)
 
 
-def _add_workload(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="preset, folder with a config.json, config.json, or Hub id; families: llama, mistral, qwen2, qwen3",
-    )
+def _add_workload(parser: argparse.ArgumentParser, *, optional_model: bool = False, model_option: bool = False) -> None:
+    what = "preset, folder with a config.json, config.json, or Hub id; families: llama, mistral, qwen2, qwen3"
+    if model_option:
+        parser.add_argument("--model", metavar="MODEL", help=f"whose estimate stands beside: {what}")
+    else:
+        parser.add_argument("model", metavar="MODEL", nargs="?" if optional_model else None, help=what)
     load = parser.add_argument_group("workload")
     load.add_argument("--batch", type=int, default=1, metavar="N", help="sequences (default: 1)")
     load.add_argument("--prompt", type=int, default=1024, metavar="N", help="prompt tokens (default: 1024)")
@@ -138,7 +178,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     parser = build_parser()
     try:
-        args = parser.parse_args(argv)
+        words, target = split_target(sys.argv[1:] if argv is None else argv)
+        args = parser.parse_args(words)
+        args.target = target
         status = _run(parser, args)
         sys.stdout.flush()
         return status
@@ -195,6 +237,14 @@ def _dispatch(args: argparse.Namespace) -> int:
         from kernelroof.profile import profile_command
 
         return profile_command.run(args)
+    if args.command == "analyze":
+        from kernelroof.profile import analyze_command
+
+        return analyze_command.run(args)
+    if args.command == "doctor":
+        from kernelroof.profile import doctor
+
+        return doctor.run(args)
     from kernelroof.profile import list_commands
 
     return list_commands.models(args) if args.command == "models" else list_commands.gpus(args)

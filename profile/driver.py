@@ -257,8 +257,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
         session = prepare(read_spec_options(args))
-        times = measure_bare(session) if args.mode == "bare" else measure_ranges(session)
-        times["mode"] = args.mode
+        if args.count_plan:
+            from kernelroof.profile.counted_pass import measure_counted, read_plan
+
+            times = measure_counted(session, read_plan(Path(args.count_plan)))
+        else:
+            times = measure_bare(session) if args.mode == "bare" else measure_ranges(session)
+        times["mode"] = "counted" if args.count_plan else args.mode
         if args.out is None:
             print(json.dumps(times, indent=2))
         else:

@@ -18,7 +18,9 @@ _EPILOG = """examples:
       python -m kernelroof.profile.driver --spec spec.json --mode ranges --out times.json
 
 Mode bare times --repeats passes with no ranges: the truth about wall time. Mode ranges runs one pass
-under NVTX ranges (prefill, decode, step0, ..., module paths), inside cudaProfilerStart and Stop."""
+under NVTX ranges (prefill, decode, step0, ..., module paths), inside cudaProfilerStart and Stop.
+--count-plan plan.json, {"windows": [["decode", 0, "model.layers.0.mlp"], ...]}, does the same with the
+capture open only around those module calls (ncu --profile-from-start off)."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -33,6 +35,9 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--spec", metavar="FILE", help="JSON of all that the run depends on")
     what.add_argument("--model", metavar="MODEL", help="preset, folder or config.json; sizes as below")
     parser.add_argument("--mode", choices=("bare", "ranges"), default="bare", help="default: bare")
+    parser.add_argument(
+        "--count-plan", metavar="FILE", help="open the capture only around the module calls that this JSON names"
+    )
     parser.add_argument("--out", metavar="FILE", help="write the times there instead of printing them")
     by_hand = parser.add_argument_group("with --model (absent: the default)")
     for name, default in DriverSpec.__dataclass_fields__.items():
@@ -57,7 +62,7 @@ def read_spec_options(args: argparse.Namespace) -> DriverSpec:
         UsageError: --spec together with an option that it already holds.
         OutputError, DriverError, UnknownModelError: the spec or the model can't be read.
     """
-    given = {k: v for k, v in vars(args).items() if k not in ("spec", "model", "mode", "out")}
+    given = {k: v for k, v in vars(args).items() if k not in ("spec", "model", "mode", "out", "count_plan")}
     if args.spec is None:
         from kernelroof.models.presets import load_config
 

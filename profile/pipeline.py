@@ -1,18 +1,16 @@
 """The whole run on one page: which stage makes which file from which.
 
-ceilings -> bare -> timeline -> kernels -> estimate -> ops -> pictures, then the story on the
-terminal. A stage is skipped when its files are there and what went into it did not change.
+roofs -> bare -> timeline -> counters -> kernels -> ops -> estimate -> pictures, then the story on
+the terminal. A stage is skipped when its files are there and what went into it did not change. The
+timeline is recorded by torch or nsys; counters are those of ncu, or there are none and figures are traced.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,41 +18,45 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernelroof.models.record import estimate_record
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload
+from kernelroof.profile.backends import Gpu, Sources
+from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.driver_spec import DriverSpec
+from kernelroof.profile.interrupts import interrupts
 from kernelroof.profile.runfolder import RUN, RunFolder, fingerprint, read_json, whole_file, write_json, write_text
-from kernelroof.roofline.ceilings import Ceilings, from_json, highest, to_json
-from kernelroof.roofline.steady import total_ns
+from kernelroof.roofline.ceilings import Ceilings, from_json, to_json
 
 if TYPE_CHECKING:
     import pandas as pd
     from kernelroof.models.trace import Trace
     from kernelroof.profile.driver import Session
-    from kernelroof.roofline.wall import PhaseWall
 
 
-PHASES = ("prefill", "decode")
 BARE_AGAIN = "bare_again.json"
+"""The bare run's times of a second try, where the first was disturbed."""
+MEASURED = ("bare", "timeline", "counters")
 FILES = (
-    *("roofs.json", "bare.json", BARE_AGAIN, "costs.json", "trace.json.gz", "launches.csv", "kernels.csv"),
-    *("unmatched.csv", "wall.json", "ceilings.json", "ops.csv", "modules.csv", "estimate.json"),
-    *("estimate_other.json", "pictures.json", "roofline_prefill.png", "roofline_decode.png"),
-    *("kernels/prefill_*.png", "kernels/decode_*.png"),
+    *("roofs.json", "bare.json", "bare.log", BARE_AGAIN, "costs.json", "trace.json.gz", "spec.json", "timeline.*"),
+    *("launches.csv", "kernels.csv", "unmatched.csv", "wall.json", "ceilings.json", "ops.csv", "modules.csv"),
+    *("estimate.json", "estimate_other.json", "pictures.json", "roofline_prefill.png", "roofline_decode.png"),
+    *("kernels/prefill_*.png", "kernels/decode_*.png", "counters.json", "counted.csv", "counted_launches.csv"),
+    *("count-plan-*.json", "traffic-*", "work-*", "set-*"),
 )
 """All that a run writes, as glob patterns."""
-_ROUNDS = 4
-"""The roofs are measured at most so often."""
-_TRIES = 3
-"""Bare and recorded passes are made at most so often together, when one of them was disturbed."""
 
 
 class Job(NamedTuple):
-    """What one `profile` command asks for. `other` is a device to estimate for besides this one."""
+    """What one `profile` command asks for. `other` is a device to estimate for besides this one; `gpu` the
+    one it runs on; `lost` has a line for each thing that this machine lacks."""
 
     spec: ModelSpec
     workload: Workload
     driver: DriverSpec
     other: Ceilings | None
     top: int
+    sources: Sources = Sources()
+    counting: CountOptions = CountOptions()
+    gpu: Gpu | None = None
+    lost: tuple[str, ...] = ()
 
 
 def run_job(job: Job, out: Path, *, overwrite: bool = False) -> None:
@@ -70,7 +72,10 @@ def run_job(job: Job, out: Path, *, overwrite: bool = False) -> None:
     environment = describe(job.driver.device)
     check(job.driver)
     try:
-        with interrupts() as stop, RunFolder(out, identity(job, environment), files=FILES, overwrite=overwrite) as run:
+        what = identity(job, environment)
+        with interrupts() as stop, RunFolder(out, what, files=FILES, measured=MEASURED, overwrite=overwrite) as run:
+            for line in job.lost:
+                print(line, file=sys.stderr)
             Pipeline(job, run, environment, stop).run()
     except KeyboardInterrupt:
         print(f"kernelroof: stopped; the same command with --out {out} goes on from there", file=sys.stderr)
@@ -88,31 +93,15 @@ def identity(job: Job, environment: Mapping[str, Any]) -> dict[str, Any]:
         "transformers": environment["packages"]["transformers"],
     }
     driver["threads"] = driver["threads"] or environment["cpu"]["threads"]
-    return {"model": job.spec.name, **first, **conventions, "driver": driver, "machine": machine}
-
-
-@contextmanager
-def interrupts() -> Iterator[Callable[[], bool]]:
-    """Remember an interrupt, and let SIGTERM end a run as cleanly as Ctrl-C does.
-
-    Python drops a KeyboardInterrupt that is raised inside a finaliser; asking the yielded function between
-    stages makes up for that.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    seen: list[int] = []
-
-    def handle(number: int, _: object) -> None:
-        seen.append(number)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(seen)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    sources = {"timeline": job.sources.timeline, "counters": job.sources.counters, **job.counting._asdict()}
+    return {
+        "model": job.spec.name,
+        **first,
+        **conventions,
+        "driver": driver,
+        "machine": machine,
+        "sources": sources,
+    }
 
 
 class Pipeline:
@@ -123,18 +112,26 @@ class Pipeline:
     ) -> None:
         self.job = job
         self.folder = folder
-        self._environment = environment
+        self.environment = environment
+        self.sources = job.sources
         self._stopped = stopped
         self._stage_number = 0
         self._touched = False
 
     def run(self) -> None:
         """All stages in order, then the terminal's story."""
+        from kernelroof.profile import timeline_stage
+
         print(f"run folder: {self.folder.path}", file=sys.stderr)
         self._stage("roofs", {}, ["roofs.json"], self._roofs, "measuring this machine's roofs")
         self._stage("bare", {}, ["bare.json"], self._bare, "timing bare runs, no ranges and no profiler")
-        self._stage("timeline", {}, ["trace.json.gz", "costs.json"], self._timeline, "recording every op")
+        self._stage("timeline", {}, timeline_stage.outputs(self.sources), self._timeline, "recording every op")
+        self.sources = timeline_stage.settled(self)
         measured = {name: self.folder.key_of(name) for name in ("roofs", "bare", "timeline")}
+        if self.sources.counters == "ncu":
+            after = {"timeline": measured["timeline"]}
+            self._stage("counters", after, ["counters.json"], self._counters, "counting bytes and FLOPs under ncu")
+            measured["counters"] = self.folder.key_of("counters")
         tables = ["launches.csv", "kernels.csv", "unmatched.csv", "wall.json", "ceilings.json"]
         self._stage("kernels", measured, tables, self._kernels, "tracing the ops, placing every kernel")
         measured["ceilings"] = fingerprint(self.ceilings)
@@ -153,40 +150,29 @@ class Pipeline:
     # One method per stage; each writes its files and nothing else.
 
     def _bare(self) -> None:
+        if self.sources.uses_nsight:
+            from kernelroof.profile.nsight_backend import bare_run
+
+            bare_run(self.folder.path, self.spec_file, self.folder.file("bare.json"))
+            return
         from kernelroof.profile.driver import measure_bare
 
         write_json(self.folder.file("bare.json"), measure_bare(self.session))
 
     def _roofs(self) -> None:
-        write_text(self.folder.file("roofs.json"), to_json(*self._measure_roofs()))
+        write_text(self.folder.file("roofs.json"), to_json(*self.measure_roofs()))
 
     def _timeline(self) -> list[str]:
-        from kernelroof.profile.torch_backend import event_costs, record
-        from kernelroof.roofline.steady import disturbed
+        from kernelroof.profile.timeline_stage import record_timeline
 
-        write_json(self.folder.file("costs.json"), event_costs())
-        again = self.folder.file(BARE_AGAIN)
-        again.unlink(missing_ok=True)
-        culprit: str | None = "recorded"
-        recorded: dict[str, Any] = {}
-        for _ in range(_TRIES):
-            if culprit == "recorded":
-                recorded = record(self.session, self.folder.file("trace.json.gz"), self.job.driver.depth)
-            else:
-                self._bare_again()
-            culprit = disturbed(self.bare, recorded)
-            if culprit is None:
-                break
-        return [BARE_AGAIN] if again.exists() else []
+        return record_timeline(self)
 
-    def _bare_again(self) -> None:
-        """Time the bare passes again after a disturbance; kept where it is the faster record."""
-        from kernelroof.profile.driver import measure_bare
+    def _counters(self) -> None:
+        from kernelroof.profile.counters_stage import count_run
 
-        fresh = measure_bare(self.session)
-        if sum(total_ns(fresh, p) for p in PHASES) < sum(total_ns(self.bare, p) for p in PHASES):
-            write_json(self.folder.file(BARE_AGAIN), fresh)
-            del self.bare
+        # A model that a recording left on the GPU would take the memory that the counted one needs.
+        self.__dict__.pop("session", None)
+        count_run(self)
 
     def _estimate(self) -> None:
         write_json(self.folder.file("estimate.json"), _record(self.job, self.ceilings))
@@ -196,37 +182,13 @@ class Pipeline:
     def _ops(self) -> None:
         from kernelroof.roofline.tables import modules_table, ops_table
 
-        self._write_csv("ops.csv", ops_table(self.trace.ops, self.ceilings))
-        self._write_csv("modules.csv", modules_table(self.trace.module_io))
+        self.write_csv("ops.csv", ops_table(self.trace.ops, self.ceilings))
+        self.write_csv("modules.csv", modules_table(self.trace.module_io))
 
     def _kernels(self) -> None:
-        from kernelroof.parsers.kineto import launches, read_kineto
-        from kernelroof.parsers.schema import KERNELS, conform
-        from kernelroof.roofline.match import match
-        from kernelroof.roofline.place import above_compute, place
-        from kernelroof.roofline.steady import agreed
-        from kernelroof.roofline.tables import unmatched_table
-        from kernelroof.roofline.wall import reconcile
+        from kernelroof.profile.kernels_stage import make_kernels
 
-        kineto = read_kineto(self.folder.file("trace.json.gz"))
-        self._write_csv("launches.csv", launches(kineto))
-        matched = match(kineto, self.trace.ops)
-        self._write_csv("unmatched.csv", unmatched_table(matched.unmatched_traced))
-        rows, walls = reconcile(matched.rows, kineto, self.bare, read_json(self.folder.file("costs.json")))
-        rounds = [from_json(self.folder.file("roofs.json").read_text(encoding="utf-8"))]
-        # A neighbour on the machine can lower a measured roof, never raise it: so it is measured before and
-        # after the run, and again when the two don't agree or a kernel seems to be above it.
-        while True:
-            rounds.append(self._measure_roofs())
-            roofs = highest([ceilings for ceilings, _ in rounds])
-            placed = place(rows.assign(dram_pct=None, sm_pct=None), roofs)
-            measured = [ceilings for ceilings, _ in rounds]
-            if len(rounds) == _ROUNDS or (agreed(measured) and not above_compute(placed)):
-                break
-        write_json(self.folder.file("wall.json"), self._walls(walls, measured))
-        details = {"rounds": [{**ceilings._asdict(), **details} for ceilings, details in rounds]}
-        write_text(self.folder.file("ceilings.json"), to_json(roofs, details))
-        self._write_csv("kernels.csv", conform(placed, KERNELS, "kernels"))
+        make_kernels(self)
 
     def _pictures(self) -> list[str]:
         from kernelroof.profile.pictures import draw_all
@@ -243,6 +205,18 @@ class Pipeline:
         from kernelroof.profile.driver import prepare
 
         return prepare(self.job.driver)
+
+    @cached_property
+    def spec_file(self) -> Path:
+        """The driver's spec as a file, for the programs that run it."""
+        path = self.folder.file("spec.json")
+        write_text(path, self.job.driver.to_json())
+        return path
+
+    @cached_property
+    def counters(self) -> dict[str, Any]:
+        """counters.json: what was counted and how, or why nothing was."""
+        return read_json(self.folder.file("counters.json"))
 
     @cached_property
     def trace(self) -> Trace:
@@ -305,19 +279,8 @@ class Pipeline:
             return record["total_flops"], record["total_bytes"]
         return record["flops"], record["bytes"]
 
-    def _walls(self, walls: Mapping[str, PhaseWall], rounds: list[Ceilings]) -> dict[str, Any]:
-        """wall.json: each phase's account, with all that makes its figures doubtful."""
-        from kernelroof.roofline.steady import phase_doubts, roof_doubts
-
-        load = self._environment["load_average"] or [None]
-        roofs = roof_doubts(rounds, load[0], self._environment["cpu"]["usable"])
-        content: dict[str, Any] = {}
-        for phase, wall in walls.items():
-            account = wall.to_dict()
-            content[phase] = {**account, "doubts": [*phase_doubts(account, self.steps(phase)), *roofs]}
-        return content
-
-    def _measure_roofs(self) -> tuple[Ceilings, dict[str, Any]]:
+    def measure_roofs(self) -> tuple[Ceilings, dict[str, Any]]:
+        """Measure this machine's roofs now: the ceilings, and how they were measured."""
         from kernelroof.roofline.measure import measure_ceilings
 
         driver = self.job.driver
@@ -338,7 +301,7 @@ class Pipeline:
         if not self._touched and not self.folder.is_kept(name, inputs, outputs):
             self._touched = True
             self._write_run("running")
-        say = f"[{self._stage_number}/7] {words}"
+        say = f"[{self._stage_number}/{8 if self.sources.counters == 'ncu' else 7}] {words}"
         print(f"{say} ...", end="", file=sys.stderr, flush=True)
         started = time.perf_counter()
         try:
@@ -352,8 +315,9 @@ class Pipeline:
         content = {
             "status": status,
             "identity": self.folder.identity,
-            "environment": self._environment,
-            "backend": "torch",
+            "environment": self.environment,
+            "backend": "nsight" if self.sources.uses_nsight else "torch",
+            "sources": self.sources._asdict(),
             "doubts": sorted({d for wall in self.walls.values() for d in wall["doubts"]})
             if status == "complete"
             else None,
@@ -361,7 +325,8 @@ class Pipeline:
         }
         write_json(self.folder.file(RUN), content)
 
-    def _write_csv(self, name: str, frame: pd.DataFrame) -> None:
+    def write_csv(self, name: str, frame: pd.DataFrame) -> None:
+        """Write a table into the run folder."""
         from kernelroof.roofline.tables import write_csv
 
         with whole_file(self.folder.file(name)) as temporary:

@@ -10,16 +10,25 @@ from kernelroof.models.errors import UsageError
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import read_spec
 from kernelroof.profile.estimate_command import device_from, workload_from
+from kernelroof.profile.nsight_options import count_options
+
+_SHOWN = 8
 
 
 def run(args: argparse.Namespace) -> int:
     """Profile `args.model` into a run folder; see `profile.cli` for the options."""
+    if args.target is not None:
+        from kernelroof.profile.target_command import run_target
+
+        return run_target(args)
+    if args.model is None:
+        raise UsageError("profile needs a MODEL, or a program after --", "List the presets with `kernelroof models`.")
     config = load_config(args.model)
     name = display_name(args.model)
     spec = read_spec(config, name)
     workload = workload_from(args, spec)
     for option, value in (("--repeats", args.repeats), ("--top", args.top)):
-        if value < 1:
+        if value is not None and value < 1:
             raise UsageError(f"{option} is {value}", "Give a whole number of at least 1.")
     if args.threads is not None and args.threads < 1:
         raise UsageError(f"--threads is {args.threads}", "Give a whole number of at least 1.")
@@ -33,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
             )
     other = device_from(args, workload)
 
+    from kernelroof.profile import backends
     from kernelroof.profile.driver_spec import DriverSpec
     from kernelroof.profile.pipeline import Job, run_job
 
@@ -54,7 +64,15 @@ def run(args: argparse.Namespace) -> int:
         repeats=args.repeats,
         head=workload.head,
     )
-    job = Job(spec=spec, workload=workload, driver=driver, other=other, top=args.top)
+    counting = count_options(args)
+    if args.plan:
+        from kernelroof.profile.plan_command import print_plan
+
+        print_plan(driver, args, out)
+        return 0
+    gpu = backends.find_gpu(device)
+    sources, lost = backends.choose_sources(args.backend, args.timeline, args.counters, gpu)
+    job = Job(spec, workload, driver, other, args.top or _SHOWN, sources, counting, gpu, tuple(lost))
     run_job(job, out, overwrite=args.overwrite)
     return 0
 

@@ -18,8 +18,6 @@ from typing import IO, Any
 from kernelroof.models.errors import OutputError
 from kernelroof.profile.lock import LOCK, take_lock
 
-MEASURED = ("bare", "timeline")
-"""Stages whose files can't be made again as they were."""
 STAGES = "stages.json"
 RUN = "run.json"
 
@@ -82,15 +80,23 @@ class RunFolder:
 
     `identity` is what makes a run this run (model, workload, device, ...). A folder that holds what
     another run measured is refused, so that nothing recorded is lost by a repeated command.
-    `files` are glob patterns of all that a run writes: what `overwrite` may remove.
+    `files` are glob patterns of all that a run writes: what `overwrite` may remove. `measured` names the
+    stages whose files can't be made again: a folder in which none of them ended blocks no other run.
     """
 
     def __init__(
-        self, path: Path, identity: Mapping[str, Any], *, files: Sequence[str] = (), overwrite: bool = False
+        self,
+        path: Path,
+        identity: Mapping[str, Any],
+        *,
+        files: Sequence[str] = (),
+        measured: Sequence[str] = (),
+        overwrite: bool = False,
     ) -> None:
         self.path = path
         self.identity = dict(identity)
         self._files = files
+        self._measured = measured
         self._overwrite = overwrite
         self._stages: dict[str, dict[str, Any]] = {}
 
@@ -154,7 +160,7 @@ class RunFolder:
 
     def _open(self) -> None:
         known = self._identity_found()
-        measured = any(name in self._stages for name in MEASURED)
+        measured = not self._measured or any(name in self._stages for name in self._measured)
         if known is not None and known != self.identity and measured and not self._overwrite:
             raise OutputError(
                 f"{self.path} already holds another run ({_differences(known, self.identity)})",

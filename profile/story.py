@@ -29,10 +29,14 @@ def tell(run: Pipeline) -> None:
             overlap_ns=wall["overlap_ns"],
         )
         modules = module_table(run.kernels, phase, wall_ns=wall["bare_ns"], ceilings=run.ceilings, ops=run.ops)
-        kernels = kernel_table(run.kernels, phase, wall_ns=wall["bare_ns"], ceilings=run.ceilings, ops=run.ops)
+        # nsys does not know the op of every kernel, so only modules can be compared with the estimate.
+        known = run.ops if run.sources.timeline == "torch" else None
+        kernels = kernel_table(run.kernels, phase, wall_ns=wall["bare_ns"], ceilings=run.ceilings, ops=known)
         print_phase(console, summary, modules, kernels, top=run.job.top, doubts=wall["doubts"])
     print_conventions(console, run.ceilings)
     console.print()
+    for line in counting(run):
+        console.print(line, markup=False, soft_wrap=True)
     for phase in run.walls:
         console.print(clocks(run, phase), markup=False)
     lost = sum(1 for _ in run.folder.file("unmatched.csv").open(encoding="utf-8")) - 1
@@ -43,6 +47,22 @@ def tell(run: Pipeline) -> None:
     console.print("  kernels.csv, ops.csv, wall.json, run.json: every number, with its source", markup=False)
 
 
+def counting(run: Pipeline) -> list[str]:
+    """Lines on what ncu counted: how many launches of how many, and what was left out."""
+    if run.sources.counters != "ncu":
+        return []
+    record = run.counters
+    if record["status"] != "counted":
+        return [f"not counted: {record['why']}. FLOPs and bytes are traced. {record['hint']}"]
+    lines = [record["line"], *record["split"], *record["notes"]]
+    if record["unjoined"]:
+        lines.append(f"{len(record['unjoined'])} module calls differ between the runs and were left unjoined, first:")
+        lines += [f"  {words}" for words in record["unjoined"][:3]]
+    if record["lacking"]:
+        lines.append(f"{len(record['lacking'])} metrics can't be had on this GPU with this ncu: see counters.json")
+    return [*lines, "counted.csv: each launch inside ncu's clock and on the timeline's, with a verdict"]
+
+
 def clocks(run: Pipeline, phase: str) -> str:
     """One line on how a phase's recorded times were brought to the bare run's clock."""
     wall, steps = run.walls[phase], run.steps(phase)
@@ -51,7 +71,9 @@ def clocks(run: Pipeline, phase: str) -> str:
     )
     each = "a step" if steps > 1 else "in all"
     spread = f"{wall['repeats']} repeats took {low} to {high}" if wall["repeats"] > 1 else "1 repeat, spread unknown"
-    return (
-        f"{phase}: bare {bare} {each} (median; {spread}), under the profiler {recorded}; with the profiler's cost "
-        f"per event taken off, recorded times were scaled by {wall['factor']:.3f}"
+    scaled = (
+        f"; with the profiler's cost per event taken off, recorded times were scaled by {wall['factor']:.3f}"
+        if run.job.driver.device == "cpu"
+        else ""
     )
+    return f"{phase}: bare {bare} {each} (median; {spread}), under the profiler {recorded}{scaled}"

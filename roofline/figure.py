@@ -140,6 +140,25 @@ def draw_roofs(axes: Axes, ceilings: Ceilings, marks: Sequence[Mark] = ()) -> Ro
     return Roofs([*texts, extent(axes, text)], lines)
 
 
+def draw_roof(
+    axes: Axes,
+    words: str,
+    begin: Point,
+    end: Point,
+    marks: Sequence[Mark] = (),
+    *,
+    width: float = 1.8,
+    style: str = "-",
+    words_from: Point | None = None,
+) -> Roofs:
+    """Draw one roof with its words along it, where they cover fewest of the `marks`. Limits must be set.
+
+    `words_from`: where the words may begin, if not where the line does.
+    """
+    axes.plot(*zip(begin, end, strict=True), color=INK, linewidth=width, linestyle=style, zorder=2)
+    return Roofs(_on_line(axes, words, words_from or begin, end, marks), _pieces(axes, begin, end, 4))
+
+
 def _on_line(axes: Axes, words: str, begin: Point, end: Point, marks: Sequence[Mark]) -> list[Box]:
     """Write `words` just above a line given by two data points, where they cover fewest marks."""
     (ax, ay), (bx, by) = axes.transData.transform([begin, end])

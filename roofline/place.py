@@ -27,6 +27,8 @@ SHORT_NS = 10_000
 TOLERANCE_PCT = 105.0
 """Up to here a point above its roof is noise of the measurement; beyond, it is evidence of something."""
 _NEEDED = ("time_ns", "flops", "dram_read_bytes", "dram_write_bytes", "count")
+BOTH_WAYS = "dram_bytes"
+"""Optional column: read + written bytes, for rows where only their sum was counted."""
 
 
 def place(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
@@ -35,7 +37,8 @@ def place(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     Args:
         rows: one launch (or representative of `count` launches) a row: `time_ns`, `flops`,
             `dram_read_bytes`, `dram_write_bytes` of one launch (null where not known), `count`;
-            optional `reason` (kept), `waves_per_sm`, `grid` ("x,y,z") and `bytes_source`.
+            optional `reason` (kept), `waves_per_sm`, `grid` ("x,y,z"), `bytes_source`, `dram_bytes` (where
+            only the sum is known) and `roof_flop_s`, `roof_byte_s` (each row's own roofs, at its own clock).
         ceilings: roofs on the same clock as `time_ns`.
 
     Returns:
@@ -52,10 +55,12 @@ def place(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
         raise ReportError(f"kernels can't be placed without {', '.join(missing)}", "Record the run again.")
     out: pd.DataFrame = rows.copy()
     time_ns, flops = numbers(rows["time_ns"]), numbers(rows["flops"])
-    moved = numbers(rows["dram_read_bytes"]) + numbers(rows["dram_write_bytes"])
+    moved = moved_bytes(rows)
+    own = [numbers(rows[c]) if c in rows else None for c in ("roof_flop_s", "roof_byte_s")]
+    peak, bandwidth = (ceilings.flop_s if own[0] is None else own[0], ceilings.byte_s if own[1] is None else own[1])
     known = ~np.isnan(flops) & ~np.isnan(moved)
     timed = known & (time_ns > 0)
-    compute_ns, memory_ns = flops / ceilings.flop_s * 1e9, moved / ceilings.byte_s * 1e9
+    compute_ns, memory_ns = flops / peak * 1e9, moved / bandwidth * 1e9
     ideal_ns = np.where(known, np.fmax(compute_ns, memory_ns), np.nan)
     pct = ratio(100 * ideal_ns, time_ns)
 
@@ -118,14 +123,14 @@ def above_compute(placed: pd.DataFrame) -> bool:
 
 
 def _above_compute(ceilings: Ceilings) -> Callable[[float, float], str]:
-    peak = quantity(ceilings.flop_s, "FLOP/s", 3)
     check = (
         "check that the machine was idle while its ceilings were measured, and over-counted FLOPs"
         if ceilings.origin == "measured"
         else "check the dtype (tensor-core or plain peak), sparse against dense peak, over-counted FLOPs, the GPU named"
     )
     return lambda pct, rate: (
-        f"impossible: {pct:.0f} % of the compute peak ({quantity(rate, 'FLOP/s', 3)} of {peak} "
+        f"impossible: {pct:.0f} % of the compute peak ({quantity(rate, 'FLOP/s', 3)} of "
+        f"{quantity(100 * rate / pct, 'FLOP/s', 3)} "
         f"{ceilings.dtype}, {ceilings.origin}); {check}"
     )
 
@@ -148,10 +153,10 @@ def _above_memory(ceilings: Ceilings) -> Callable[[float, float], str]:
 
 
 def _above_counted(ceilings: Ceilings) -> Callable[[float, float], str]:
-    roof = quantity(ceilings.byte_s, "B/s", 3)
     return lambda pct, rate: (
         f"inconsistent: counted DRAM bytes at {quantity(rate, 'B/s', 3)} are {pct:.0f} % of the DRAM roof "
-        f"({roof}); check the GPU named, clocks, and that bytes and duration are of the same launch"
+        f"({quantity(100 * rate / pct, 'B/s', 3)}, {ceilings.origin}); check the GPU named, clocks, and that bytes "
+        "and duration are of the same launch"
     )
 
 
@@ -196,6 +201,12 @@ def _joined(reasons: NDArray[np.object_], more: str) -> list[str]:
     return [f"{r}; {more}" if r else more for r in reasons]
 
 
+def moved_bytes(rows: pd.DataFrame) -> NDArray[np.float64]:
+    """Bytes of memory traffic of one launch: read + written, else their counted sum; NaN where not known."""
+    both = numbers(rows["dram_read_bytes"]) + numbers(rows["dram_write_bytes"])
+    return np.where(np.isnan(both), numbers(rows[BOTH_WAYS]), both) if BOTH_WAYS in rows else both
+
+
 def numbers(column: pd.Series[float]) -> NDArray[np.float64]:
     """A nullable column as float64 with NaN for null."""
     values: NDArray[np.float64] = column.astype("Float64").to_numpy(dtype="float64", na_value=np.nan)
@@ -231,14 +242,15 @@ def aggregate(frame: pd.DataFrame, by: str | Sequence[str]) -> pd.DataFrame:
     keys = [by] if isinstance(by, str) else list(by)
     count, time_ns = numbers(frame["count"]), numbers(frame["time_ns"])
     flops = numbers(frame["flops"])
-    read, write = numbers(frame["dram_read_bytes"]), numbers(frame["dram_write_bytes"])
-    known = ~np.isnan(flops) & ~np.isnan(read + write)
+    moved = moved_bytes(frame)
+    known = ~np.isnan(flops) & ~np.isnan(moved)
     work = frame[keys].copy()
     work["launches"] = frame["count"].astype("Int64")
     work["time_ns"] = frame["time_ns"].astype("Int64") * work["launches"]
     # Integers stay integers: a sum of FLOPs must be right to the last digit.
     for name in ("flops", "dram_read_bytes", "dram_write_bytes"):
         work[name] = (frame[name].astype("Int64") * work["launches"]).where(known)
+    work["bytes"] = (pd.Series(moved, frame.index).astype("Int64") * work["launches"]).where(known)
     work["unplaced"] = work["launches"].where(~known, 0)
     work["unplaced_ns"] = work["time_ns"].where(~known, 0)
     placed = "bound" in frame.columns
@@ -247,7 +259,6 @@ def aggregate(frame: pd.DataFrame, by: str | Sequence[str]) -> pd.DataFrame:
         work["recoverable_ns"] = numbers(frame["recoverable_ns"])
     grouped = work.groupby(keys, sort=False, dropna=False)
     out: pd.DataFrame = grouped.sum(min_count=1).reset_index()
-    out["bytes"] = out["dram_read_bytes"] + out["dram_write_bytes"]
     summed_ns = numbers(out["time_ns"]) - numbers(out["unplaced_ns"])
     total_flops, total_bytes = numbers(out["flops"]), numbers(out["bytes"])
     out["intensity"] = ratio(total_flops, total_bytes)

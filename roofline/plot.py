@@ -99,7 +99,7 @@ def phase_roofline(
     shown = [on_axes(point, limits) for point in points]
     marks = [_mark(axes, *point, area) for point, area in zip(shown, areas, strict=True)]
     marks += [_mark(axes, x, y, 120) for _, x, y in hollow]
-    shapes = [_shape(point, at) for point, at in zip(points, shown, strict=True)]
+    shapes = [edge_shape(point, at) for point, at in zip(points, shown, strict=True)]
     tints = [colour(str(kind)) for kind in plotted["kind"]]
     for shape in sorted(set(shapes)):
         # In the order of the table, by time, so that small circles lie on top of large ones.
@@ -146,7 +146,7 @@ def on_axes(point: tuple[float, float], limits: tuple[float, float, float, float
     return min(max(point[0], limits[0]), limits[1]), min(max(point[1], limits[2]), limits[3])
 
 
-def _shape(point: tuple[float, float], at: tuple[float, float]) -> str:
+def edge_shape(point: tuple[float, float], at: tuple[float, float]) -> str:
     """A circle, or for a point on the edge of the axes a triangle towards where it really is."""
     if at == point:
         return "o"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from kernelroof.parsers.kernel_names import shorten
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.place import aggregate, heaviest, numbers, place, ratio
 
@@ -166,7 +167,8 @@ def label_of(role: str, kernel: str) -> str:
     parts = [p for p in role.split(".") if p != "*"]
     if len(parts) > 2 or (len(parts) > 1 and parts[0] in ("model", "transformer")):
         parts = parts[-2:] if parts[-2] not in ("model", "layers", "transformer", "h") else parts[-1:]
-    return f"{'.'.join(parts)} {kernel.removeprefix('aten::')}"
+    name = shorten(kernel, 40) if "(" in kernel or "<" in kernel else kernel.removeprefix("aten::")
+    return f"{'.'.join(parts)} {name}"
 
 
 def top_kernels(placed: pd.DataFrame, phase: str, top: int) -> list[tuple[str, pd.DataFrame]]:

@@ -53,7 +53,9 @@ class PhaseWall(NamedTuple):
         return {**self._asdict(), "step_ns": list(self.step_ns)}
 
 
-class _Bare(NamedTuple):
+class BareTime(NamedTuple):
+    """The bare wall time of one phase, in ns; see `PhaseWall`."""
+
     wall_ns: int
     low_ns: int
     high_ns: int
@@ -85,7 +87,7 @@ def reconcile(
     Raises:
         ReportError: a phase or a number of steps that only one of the two runs has.
     """
-    truths = _truths(bare)
+    truths = bare_times(bare)
     recorded = set(rows["phase"]) | set(kineto.ranges["name"][kineto.ranges["level"] == "phase"])
     if recorded != set(truths):
         raise ReportError(f"the recording has {_names(recorded)}, the bare run {_names(truths)}", "Run both again.")
@@ -106,26 +108,30 @@ def reconcile(
     return rows.assign(time_ns=pd.array(time_ns, dtype="Int64")), walls
 
 
-def _truths(bare: Mapping[str, Any]) -> dict[str, _Bare]:
-    """The bare wall time of each phase that was run."""
-    truths: dict[str, _Bare] = {}
+def bare_times(bare: Mapping[str, Any]) -> dict[str, BareTime]:
+    """The bare wall time of each phase that was run, from the content of bare.json.
+
+    Raises:
+        ReportError: repeats of unequal length, or a phase that took no time.
+    """
+    truths: dict[str, BareTime] = {}
     prefill: Sequence[float] = bare.get("prefill_ns") or []
     if prefill:
-        truths["prefill"] = _Bare(round(median(prefill)), round(min(prefill)), round(max(prefill)), len(prefill), ())
+        truths["prefill"] = BareTime(round(median(prefill)), round(min(prefill)), round(max(prefill)), len(prefill), ())
     repeats: Sequence[Sequence[float]] = bare.get("decode_step_ns") or []
     if repeats and repeats[0]:
         if len({len(steps) for steps in repeats}) > 1:
             raise ReportError("the bare run's repeats differ in their number of decode steps", "Run it again.")
         steps = tuple(round(median(step)) for step in zip(*repeats, strict=True))
         totals = [sum(step) for step in repeats]
-        truths["decode"] = _Bare(sum(steps), round(min(totals)), round(max(totals)), len(repeats), steps)
+        truths["decode"] = BareTime(sum(steps), round(min(totals)), round(max(totals)), len(repeats), steps)
     for phase, truth in truths.items():
         if truth.wall_ns <= 0:
             raise ReportError(f"the bare run's {phase} took {truth.wall_ns} ns", "Run it again.")
     return truths
 
 
-def _check_steps(phase: str, kineto: Kineto, truth: _Bare) -> None:
+def _check_steps(phase: str, kineto: Kineto, truth: BareTime) -> None:
     ranges = kineto.ranges
     steps = ranges["step"][(ranges["phase"] == phase) & (ranges["level"] == "step")].nunique()
     if truth.step_ns and steps not in (0, len(truth.step_ns)):
@@ -162,7 +168,9 @@ def _gap_charge(kineto: Kineto, phase: str, costs: Mapping[str, float]) -> float
     return float(n_ops * max(costs["op_ns"], 0.0) + inside.sum() * max(costs["range_ns"], 0.0))
 
 
-def _cpu_wall(recorded: Ints, charges: Floats, gap_charge: float, wall_ns: int, truth: _Bare) -> tuple[Ints, PhaseWall]:
+def _cpu_wall(
+    recorded: Ints, charges: Floats, gap_charge: float, wall_ns: int, truth: BareTime
+) -> tuple[Ints, PhaseWall]:
     gap = max(wall_ns - int(recorded.sum()), 0)
     parts = np.append(recorded, gap).astype(np.float64)
     # What can be charged is bounded twice: by each container's own time, and by the dilation seen in all.
@@ -174,28 +182,29 @@ def _cpu_wall(recorded: Ints, charges: Floats, gap_charge: float, wall_ns: int, 
     # With no recorded time at all, the whole phase is gap.
     scaled = _round_to(rest * factor, truth.wall_ns) if total > 0 else np.append(recorded * 0, truth.wall_ns)
     ops_ns = int(scaled[:-1].sum())
-    return scaled[:-1], _phase_wall(
+    return scaled[:-1], phase_wall(
         truth, wall_ns, round(float((parts - rest).sum())), factor, ops_ns, int(scaled[-1]), overlap_ns=0
     )
 
 
-def _gpu_wall(rows: pd.DataFrame, kineto: Kineto, phase: str, truth: _Bare) -> PhaseWall:
+def _gpu_wall(rows: pd.DataFrame, kineto: Kineto, phase: str, truth: BareTime) -> PhaseWall:
     start = rows["start_ns"].to_numpy(dtype=np.int64)
     end = start + rows["recorded_ns"].to_numpy(dtype=np.int64)
     ops_ns = int((end - start).sum())
-    busy_ns = _union(start, end)
+    busy_ns = union_ns(start, end)
     ranges = kineto.ranges[(kineto.ranges["level"] == "phase") & (kineto.ranges["phase"] == phase)]
     begun = int(ranges["start_ns"].min())
     # The device works on what an earlier phase launched until then.
     earlier = kineto.kernels[(kineto.kernels["launch_ns"] < begun).fillna(True).astype(bool)]
     begun = max(begun, int((earlier["start_ns"] + earlier["dur_ns"]).max()) if len(earlier) else begun)
     ended = max(int((ranges["start_ns"] + ranges["dur_ns"]).max()), int(end.max(initial=0)))
-    return _phase_wall(truth, ended - begun, 0, 1.0, ops_ns, truth.wall_ns - busy_ns, ops_ns - busy_ns)
+    return phase_wall(truth, ended - begun, 0, 1.0, ops_ns, truth.wall_ns - busy_ns, ops_ns - busy_ns)
 
 
-def _phase_wall(
-    truth: _Bare, wall_ns: int, charged_ns: int, factor: float, ops_ns: int, gap_ns: int, overlap_ns: int
+def phase_wall(
+    truth: BareTime, wall_ns: int, charged_ns: int, factor: float, ops_ns: int, gap_ns: int, overlap_ns: int
 ) -> PhaseWall:
+    """The account of a phase whose recorded wall time is `wall_ns`; see `PhaseWall`."""
     return PhaseWall(
         bare_ns=truth.wall_ns,
         bare_min_ns=truth.low_ns,
@@ -224,7 +233,7 @@ def _round_to(values: Floats, total: int) -> Ints:
     return whole
 
 
-def _union(start: Ints, end: Ints) -> int:
+def union_ns(start: Ints, end: Ints) -> int:
     """Length of the union of intervals."""
     if not len(start):
         return 0

@@ -1,0 +1,204 @@
+"""`kernelroof analyze`: files that profilers wrote elsewhere, placed, judged and drawn.
+
+read -> join -> place on each clock -> verdicts -> tables, pictures, and what the terminal says.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kernelroof.models.errors import KernelroofError, UnknownGpuError, UsageError
+from kernelroof.models.workload import Workload
+from kernelroof.profile.analyze_inputs import Inputs, read_inputs
+from kernelroof.profile.estimate_command import workload_from
+from kernelroof.profile.runfolder import RUN, RunFolder, whole_file, write_json
+from kernelroof.roofline.ceilings import Ceilings
+from kernelroof.roofline.gpus import Gpu, find_gpu
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from kernelroof.models.spec import ModelSpec
+    from kernelroof.roofline.counted import Roofs
+
+
+class Analysis(NamedTuple):
+    """What came out; frames are None where nothing of the kind was given. `table` has the columns ANALYZED."""
+
+    table: pd.DataFrame | None
+    counters: pd.DataFrame | None
+    unjoined: pd.DataFrame | None
+    roofs: Roofs
+    estimate: dict[str, Any] | None
+    notes: tuple[str, ...]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Analyze `args.paths` into `args.out`; see `profile.cli` for the options."""
+    if args.top < 1:
+        raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
+    model, given = _model(args), _given(args)
+    inputs = read_inputs(args.paths)
+    out = Path(args.out)
+    own = next((p for p in inputs.paths if p.resolve().parent == out.resolve()), None)
+    if own is not None:
+        raise UsageError(f"{own} lies in --out {out}", "Choose another folder: what is in it is never overwritten.")
+    identity = {
+        "command": "analyze",
+        "paths": [str(p.resolve()) for p in inputs.paths],
+        "gpu": args.gpu,
+        "given": given._asdict() if given else None,
+        "model": args.model,
+    }
+    with RunFolder(out, identity, overwrite=args.overwrite) as folder:
+        write_json(folder.file(RUN), {"status": "running", "identity": identity})
+        measured: list[str] = []
+        if inputs.silicon:
+            from kernelroof.profile.analyze_silicon import run_silicon
+
+            measured = run_silicon(inputs.silicon, folder)
+        analysis = analyze(inputs, args.gpu, given, model)
+        from kernelroof.profile.analyze_output import draw, tell, write
+
+        write(analysis, inputs, folder)
+        pictures = {**{Path(name).stem: name for name in measured}, **draw(analysis, inputs, folder)}
+        write_json(
+            folder.file(RUN),
+            {"status": "complete", "identity": identity, "pictures": pictures, "notes": list(analysis.notes)},
+        )
+        tell(analysis, inputs, folder, pictures, args.top)
+    return 0
+
+
+def analyze(
+    inputs: Inputs, gpu: str | None, given: Ceilings | None, model: tuple[ModelSpec, Workload] | None
+) -> Analysis:
+    """Join, place and judge what was read.
+
+    Args:
+        gpu: name of the GPU where the files do not tell, and for the timeline's roofs.
+        given: the user's own figures.
+
+    Raises:
+        UsageError: files of different GPUs, or more than one timeline.
+    """
+    import pandas as pd
+    from kernelroof.roofline.counted import Roofs, place_counted, with_floor
+    from kernelroof.roofline.join import counted_rows, join
+    from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
+
+    parts = [with_floor(r.counters, r.metrics) for _, r in inputs.reports]
+    counters = pd.concat(parts, ignore_index=True) if parts else None
+    if counters is not None:
+        counters["ordinal"] = pd.array(range(len(counters)), dtype="Int64")
+    timeline = _one_timeline(inputs)
+    sheet, words = _gpu(gpu, inputs, counters)
+    use = None if sheet is not None else given
+    roofs = Roofs(
+        ncu=read_ceilings(counters, sheet, given) if counters is not None else None,
+        timeline=sheet_ceilings(sheet, use) if timeline is not None else None,
+    )
+    table = unjoined = None
+    if timeline is not None:
+        joined = join(timeline.launches, counters)
+        table, unjoined = place_counted(joined.rows, roofs), joined.unjoined
+    elif counters is not None:
+        table = place_counted(counted_rows(counters), roofs)
+    notes = [*inputs.notes, *words, *(n for t in inputs.timelines for n in t.notes)]
+    for path, report in inputs.reports:
+        notes += [f"{path.name}: {n}" for n in (*report.notes, *(str(p) for p in report.log.problems))]
+    return Analysis(table, counters, unjoined, roofs, _estimate(model, roofs), tuple(dict.fromkeys(notes)))
+
+
+def _one_timeline(inputs: Inputs) -> Any:
+    if len(inputs.timelines) > 1:
+        names = ", ".join(t.path.name for t in inputs.timelines)
+        raise UsageError(f"more than one timeline was given ({names})", "Analyze one at a time.")
+    return inputs.timelines[0] if inputs.timelines else None
+
+
+def _gpu(asked: str | None, inputs: Inputs, counters: pd.DataFrame | None) -> tuple[Gpu | None, list[str]]:
+    """The GPU in the table: the one asked for, else the one that the files name; and what to know of it."""
+    named = [str(g) for g in counters["gpu"].dropna().unique()] if counters is not None else []
+    named += [t.gpu for t in inputs.timelines if t.gpu]
+    named = list(dict.fromkeys(named))
+    if len(named) > 1:
+        raise UsageError(f"the files are of different GPUs ({', '.join(named)})", "Analyze each by itself.")
+    if asked:
+        gpu = find_gpu(asked)
+        if named and _known(named[0]) not in (None, gpu):
+            return gpu, [f"--gpu {gpu.product} was given, but the files name {named[0]}"]
+        return gpu, []
+    if not named:
+        return None, []
+    try:
+        return find_gpu(named[0]), []
+    except UnknownGpuError as error:
+        return None, [str(error)]
+
+
+def _known(name: str) -> Gpu | None:
+    try:
+        return find_gpu(name)
+    except KernelroofError:
+        return None
+
+
+def _given(args: argparse.Namespace) -> Ceilings | None:
+    """The user's own figures as ceilings, or None."""
+    own = (args.peak_tflops, args.bandwidth_gbs)
+    if all(x is None for x in (*own, args.memory_gb)):
+        return None
+    if any(x is None or x <= 0 for x in own):
+        raise UsageError("own figures need --peak-tflops and --bandwidth-gbs, both above zero", "Give both.")
+    return Ceilings(
+        name="your figures",
+        flop_s=args.peak_tflops * 1e12,
+        byte_s=args.bandwidth_gbs * 1e9,
+        cache_byte_s=None,
+        dtype=args.dtype or "bfloat16",
+        origin="given",
+        memory_bytes=round(args.memory_gb * 1e9) if args.memory_gb else None,
+        note="from the command line",
+    )
+
+
+def _model(args: argparse.Namespace) -> tuple[ModelSpec, Workload] | None:
+    if args.gpu and any(x is not None for x in (args.peak_tflops, args.bandwidth_gbs, args.memory_gb)):
+        raise UsageError("--gpu and own figures (--peak-tflops, ...) exclude each other", "Give one of them.")
+    if not args.model:
+        return None
+    from kernelroof.models.presets import display_name, load_config
+    from kernelroof.models.spec import read_spec
+
+    spec = read_spec(load_config(args.model), display_name(args.model))
+    return spec, workload_from(args, spec)
+
+
+def _estimate(model: tuple[ModelSpec, Workload] | None, roofs: Roofs) -> dict[str, Any] | None:
+    """The closed form, at the roofs of the clock that the table is judged on."""
+    if model is None:
+        return None
+    from kernelroof.models.record import estimate_record
+
+    spec, workload = model
+    found = roofs.timeline if roofs.timeline is not None and roofs.timeline.compute else roofs.ncu
+    kind = {"bfloat16": "tensor:bf16", "float16": "tensor:fp16", "float32": "fp32"}.get(workload.dtype, "tensor:fp8")
+    at = found.ceilings(kind) if found is not None else None
+    return estimate_record(
+        spec,
+        workload,
+        device=at.name if at else None,
+        flop_s=at.flop_s if at else None,
+        byte_s=at.byte_s if at else None,
+        origin=at.note if at else None,
+    )
+
+
+def write_frame(folder: RunFolder, name: str, frame: pd.DataFrame) -> None:
+    """One table of the folder, under its name only when it is whole."""
+    from kernelroof.roofline.tables import write_csv
+
+    with whole_file(folder.file(name)) as temporary:
+        write_csv(frame, temporary)

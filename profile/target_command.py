@@ -1,0 +1,232 @@
+"""`kernelroof profile --backend nsight [MODEL] -- PROGRAM ...`: somebody else's program, by its own ranges.
+
+nsys records the whole program, ncu counts the kernels with most time, and each process (a rank of a
+distributed run) gets its own report: kernels placed on both clocks, with verdicts. MODEL, if given, supplies
+the estimate. The program is started once for each recording, so it must do the same each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelroof.models.errors import KernelroofError, UsageError
+from kernelroof.parsers.ncu_errors import NcuError
+from kernelroof.profile import backends
+from kernelroof.profile.analyze_command import Analysis
+from kernelroof.profile.analyze_inputs import Inputs, Timeline
+from kernelroof.profile.count_options import CountOptions
+from kernelroof.profile.nsight_options import count_options
+from kernelroof.profile.runfolder import RUN, RunFolder, write_json
+from kernelroof.profile.target_run import count_target, record_target
+from kernelroof.profile.tool_errors import ToolError
+from kernelroof.roofline.ceilings import Ceilings
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from kernelroof.models.spec import ModelSpec
+    from kernelroof.models.workload import Workload
+    from kernelroof.parsers.nsys_sqlite import Nsys
+    from kernelroof.roofline.counted import Roofs
+
+_SHOWN = 8
+_MEASURED_IN = "bfloat16"
+
+
+def run_target(args: argparse.Namespace) -> int:
+    """Profile the program in `args.target`; see `profile.cli` for the options."""
+    target = check_target(args.target)
+    if args.plan:
+        raise UsageError("--plan knows nothing of another program", "Leave it out, or name a model without --.")
+    if args.top is not None and args.top < 1:
+        raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
+    if args.backend == "torch" or args.timeline == "torch":
+        raise UsageError(
+            "torch.profiler can't see into another program", "Use --backend nsight, or record in the program itself."
+        )
+    gpu = backends.find_gpu("cuda")
+    sources, lost = backends.choose_sources("nsight" if args.counters is None else "auto", "nsys", args.counters, gpu)
+    for line in lost:
+        print(line, file=sys.stderr)
+    model = _model(args)
+    options = count_options(args)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(target[-1] if len(target) == 1 else _program(target)).stem)
+    out = Path(args.out) if args.out else Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    asked = {"timeline": sources.timeline, "counters": sources.counters, **options._asdict()}
+    identity = {"command": "profile", "target": target, "model": args.model, "sources": asked}
+    with RunFolder(out, identity, overwrite=args.overwrite) as folder:
+        record = {"status": "running", "identity": identity, "backend": "nsight", "sources": sources._asdict()}
+        write_json(folder.file(RUN), record)
+        _run(folder, target, sources, options, gpu, model, args)
+        write_json(folder.file(RUN), {**record, "status": "complete"})
+    return 0
+
+
+def check_target(target: list[str]) -> list[str]:
+    """The program after `--`.
+
+    Raises:
+        UsageError: nothing after `--`, or no such program.
+    """
+    if not target:
+        raise UsageError("nothing follows --", "Name the program: kernelroof profile --backend nsight -- python run.py")
+    if shutil.which(target[0]) is None:
+        raise UsageError(f"{target[0]} is no program on this machine", "Check its name and PATH.")
+    return target
+
+
+def _program(target: list[str]) -> str:
+    """The script among the words, for the name of the run folder."""
+    return next((word for word in target if word.endswith((".py", ".sh"))), target[0])
+
+
+def _run(
+    folder: RunFolder,
+    target: list[str],
+    sources: backends.Sources,
+    options: CountOptions,
+    gpu: backends.Gpu | None,
+    model: tuple[ModelSpec, Workload] | None,
+    args: argparse.Namespace,
+) -> None:
+    from kernelroof.parsers.nsys_sqlite import read_nsys
+
+    print(f"recording {' '.join(target)} under nsys", file=sys.stderr)
+    files = ["timeline.sqlite"]
+    folder.stage("timeline", {"target": target}, files, lambda: record_target(folder.path, target))
+    nsys = read_nsys(folder.file("timeline.sqlite"))
+    notes = [*nsys.notes]
+    counters = None
+    if sources.counters == "ncu" and gpu is not None:
+        print("counting the kernels with most time under ncu", file=sys.stderr)
+        try:
+            counters, said = count_target(folder.path, target, nsys, gpu, options)
+            notes += said
+        except (NcuError, ToolError) as error:
+            if not sources.may_fall_back and args.counters == "ncu":
+                raise
+            print(f"{error.what}: only times are known. {error.hint}", file=sys.stderr)
+            notes.append(f"not counted: {error.what}")
+    roofs = _roofs(args, nsys, counters, gpu)
+    for rank, process in enumerate(ranks := _processes(nsys)):
+        own = folder if len(ranks) == 1 else RunFolder(folder.file(f"rank{rank}"), {})
+        own.path.mkdir(exist_ok=True)
+        print(f"\nrank {rank} (process {process})" if len(ranks) > 1 else "")
+        _report(own, nsys, process if len(ranks) > 1 else None, _of_rank(counters, rank, len(ranks)), roofs, model,
+                tuple(notes), args.top or _SHOWN)  # fmt: skip
+
+
+def _report(
+    folder: RunFolder,
+    nsys: Nsys,
+    process: int | None,
+    counters: pd.DataFrame | None,
+    roofs: Roofs,
+    model: tuple[ModelSpec, Workload] | None,
+    notes: tuple[str, ...],
+    top: int,
+) -> None:
+    """The report of one process; None: of the only one."""
+    from kernelroof.profile.analyze_output import draw, tell, write
+    from kernelroof.roofline.counted import place_counted
+    from kernelroof.roofline.join import join
+
+    launches = nsys.launches if process is None else nsys.launches_of(process)
+    joined = join(launches, counters)
+    table = place_counted(joined.rows, roofs)
+    analysis = Analysis(table, counters, joined.unjoined, roofs, _estimate(model, roofs), notes)
+    timeline = Timeline(nsys.path, launches, None, (), nsys if process is None else None)
+    inputs = Inputs((nsys.path,), (), (timeline,), (), (), ())
+    write(analysis, inputs, folder)
+    pictures = draw(analysis, inputs, folder)
+    tell(analysis, inputs, folder, pictures, top)
+
+
+def _processes(nsys: Nsys) -> list[int]:
+    """The processes that launched kernels, in the order of their ids."""
+    kernels = nsys.work[nsys.work["kind"] == "kernel"]
+    return sorted(int(p) for p in kernels["process"].dropna().unique())
+
+
+def _of_rank(counters: pd.DataFrame | None, rank: int, ranks: int) -> pd.DataFrame | None:
+    """A rank's counters: of as many processes as were recorded, in order; else all for each."""
+    if counters is None or ranks == 1:
+        return counters
+    processes = sorted(int(p) for p in counters["process"].dropna().unique())
+    if len(processes) != ranks:
+        return counters
+    own: pd.DataFrame = counters[counters["process"] == processes[rank]].reset_index(drop=True)
+    return own
+
+
+def _roofs(args: argparse.Namespace, nsys: Nsys, counters: pd.DataFrame | None, gpu: backends.Gpu | None) -> Roofs:
+    """The roofs of both clocks: named by the user, else measured here, else those of the GPU's sheet."""
+    from kernelroof.roofline.counted import Roofs
+    from kernelroof.roofline.gpus import find_gpu
+    from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
+
+    named = nsys.devices["name"].dropna()
+    name = args.gpu or (str(named.iloc[0]) if len(named) else gpu.name if gpu else "")
+    try:
+        sheet = find_gpu(name)
+    except KernelroofError:
+        if args.gpu:
+            raise
+        sheet = None
+    if args.gpu:
+        on_line = sheet_ceilings(sheet, None)
+    else:
+        measured = _given(args) or measure_roofs()
+        on_line = sheet_ceilings(None, measured) if measured is not None else sheet_ceilings(sheet, None)
+    return Roofs(read_ceilings(counters, sheet) if counters is not None else None, on_line)
+
+
+def measure_roofs() -> Ceilings | None:
+    """The roofs of this GPU at running clocks; None where torch sees none."""
+    if backends.find_gpu("cuda") is None:
+        return None
+    from kernelroof.roofline.measure import measure_ceilings
+
+    return measure_ceilings(_MEASURED_IN, device="cuda", threads=None)[0]
+
+
+def _given(args: argparse.Namespace) -> Ceilings | None:
+    if args.peak_tflops is None and args.bandwidth_gbs is None:
+        return None
+    if not args.peak_tflops or not args.bandwidth_gbs:
+        raise UsageError("own figures need --peak-tflops and --bandwidth-gbs, both above zero", "Give both.")
+    dtype = args.dtype or _MEASURED_IN
+    own = (args.peak_tflops * 1e12, args.bandwidth_gbs * 1e9)
+    return Ceilings("your figures", *own, None, dtype, "given", None, "from the command line")
+
+
+def _model(args: argparse.Namespace) -> tuple[ModelSpec, Workload] | None:
+    if args.model is None:
+        return None
+    from kernelroof.models.presets import display_name, load_config
+    from kernelroof.models.spec import read_spec
+    from kernelroof.profile.estimate_command import workload_from
+
+    spec = read_spec(load_config(args.model), display_name(args.model))
+    return spec, workload_from(args, spec)
+
+
+def _estimate(model: tuple[ModelSpec, Workload] | None, roofs: Roofs) -> dict[str, Any] | None:
+    """The closed form at the timeline's roofs."""
+    if model is None:
+        return None
+    from kernelroof.models.record import estimate_record
+
+    at = roofs.timeline.ceilings() if roofs.timeline is not None else None
+    return estimate_record(
+        *model,
+        device=at.name if at else None,
+        flop_s=at.flop_s if at else None,
+        byte_s=at.byte_s if at else None,
+        origin=at.note if at else None,
+    )

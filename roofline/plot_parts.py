@@ -1,0 +1,96 @@
+"""What the pictures of counted kernels share: names beside points, and legends beside the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from kernelroof.roofline.figure import FAINT, INK, Roofs, extent
+from kernelroof.roofline.labels import Mark, place_labels
+from kernelroof.roofline.plot_margin import AREA_PT2
+from kernelroof.roofline.units import fixed
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+
+# Okabe and Ito's palette, which stays apart under the common kinds of colour blindness.
+BOUND_COLOURS = {
+    "memory": "#0072B2",
+    "compute": "#009E73",
+    "latency": "#E69F00",
+    "inefficient": "#D55E00",
+    "unknown": "#8A8A8A",
+}
+LABELS = 8
+"""Kernels that are named."""
+
+
+def name_points(
+    axes: Axes, kernels: pd.DataFrame, marks: Sequence[Mark], roofs: Roofs, all_marks: Sequence[Mark]
+) -> None:
+    """Name the kernels with most time (first in the table; `marks` in the same order), none over another."""
+    words = [f"{row['label']}  {fixed(row['share_pct'], 2)} %" for row in kernels.head(LABELS).to_dict("records")]
+    texts = [axes.text(0, 0, w, transform=None, fontsize=8.5, color=INK, zorder=7) for w in words]
+    sizes = [(b[2] - b[0], b[3] - b[1]) for b in (extent(axes, t) for t in texts)]
+    found = place_labels(sizes, marks[: len(words)], extent(axes, axes.patch), *roofs, all_marks)
+    for text, mark, place in zip(texts, marks, found, strict=False):
+        if place is None:
+            text.remove()
+            continue
+        text.set_verticalalignment("bottom")
+        text.set_position(place.box[:2])
+        text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+        axes.annotate(
+            "",
+            place.nearest,
+            xytext=(mark.x, mark.y),
+            xycoords="figure pixels",
+            textcoords="figure pixels",
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 1},
+            zorder=6,
+        )
+
+
+def bound_handles(table: pd.DataFrame) -> list[Line2D]:
+    """Legend entries: bounds by their share of the time."""
+    shares = table.groupby("bound")["share_pct"].sum().sort_values(ascending=False)
+    return [
+        Line2D(
+            [],
+            [],
+            linestyle="none",
+            marker="o",
+            markersize=9,
+            markeredgecolor="white",
+            color=BOUND_COLOURS.get(str(bound), BOUND_COLOURS["unknown"]),
+            label=f"{bound}  {fixed(share, 2)} %",
+        )
+        for bound, share in shares.items()
+    ]
+
+
+def side_legend(figure: Figure, handles: list[Line2D], title: str, top: float, **spacing: float) -> None:
+    """A legend beside the axes, where it can cover nothing."""
+    if not handles:
+        return
+    legend = figure.legend(
+        handles=handles,
+        title=title,
+        loc="upper left",
+        bbox_to_anchor=(0.785, top),
+        frameon=False,
+        alignment="left",
+        fontsize=9,
+        title_fontsize=9.5,
+        labelcolor=INK,
+        **spacing,
+    )
+    legend.get_title().set_color(INK)
+
+
+def size_handles() -> list[Line2D]:
+    """Legend entries: what the area of a circle stands for."""
+    dot: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgecolor": "white", "color": "#B5B5B5"}
+    return [Line2D([], [], markersize=(AREA_PT2 * pct / 100) ** 0.5, label=f"{pct} %", **dot) for pct in (1, 10, 30)]
