@@ -153,7 +153,8 @@ def _cells(path: Path, report: Report, header: list[str], body: str) -> pd.DataF
     """The rows as texts, nulls where nsys printed nothing."""
     columns = range(len(header))
     if not body.strip():
-        return pd.DataFrame(columns=columns, dtype=str)
+        table: pd.DataFrame = pd.DataFrame(columns=columns, dtype=str)
+        return table
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)

@@ -102,7 +102,7 @@ def launch_table(work: pd.DataFrame) -> pd.DataFrame:
 
 def call_frame(calls: Calls, origin: int) -> pd.DataFrame:
     """The `calls` table of `Nsys`."""
-    return pd.DataFrame(
+    table: pd.DataFrame = pd.DataFrame(
         {
             "name": words(np.array([*calls.names, None], object)[calls.name]),
             "process": integers(pid_of(calls.thread)),
@@ -113,6 +113,7 @@ def call_frame(calls: Calls, origin: int) -> pd.DataFrame:
             "waits": calls.waits,
         }
     )
+    return table
 
 
 def range_frame(ranges: Ranges, origin: int) -> pd.DataFrame:
@@ -120,7 +121,7 @@ def range_frame(ranges: Ranges, origin: int) -> pd.DataFrame:
     table = ranges.table
     paths, located = locate(cover_of_ranges(table), ranges.names)
     open_end = table.end == NO_END
-    return pd.DataFrame(
+    frame: pd.DataFrame = pd.DataFrame(
         {
             "name": words(np.array([*ranges.names.names, None], object)[ranges.names.code]),
             "domain": words(ranges.domain),
@@ -132,13 +133,17 @@ def range_frame(ranges: Ranges, origin: int) -> pd.DataFrame:
             **_place(paths, located.path),
         }
     ).rename(columns={"ranges": "path"})
+    return frame
 
 
 def unattributed_frame(work: pd.DataFrame) -> pd.DataFrame:
     """Kernels under no range, by reason: reason, kernels, time_ns."""
     lost = work[(work["kind"] == "kernel") & work["reason"].notna()]
     groups = lost.groupby("reason", sort=True)["time_ns"]
-    return groups.agg(kernels="size", time_ns="sum").reset_index().astype({"kernels": "Int64", "time_ns": "Int64"})
+    table: pd.DataFrame = (
+        groups.agg(kernels="size", time_ns="sum").reset_index().astype({"kernels": "Int64", "time_ns": "Int64"})
+    )
+    return table
 
 
 def _place(paths: Paths, path: Ints) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def read_devices(recording: Recording, global_pid: Ints, device: Ints) -> pd.Dat
     columns = ["process", "device", "gpu", "name", "bus", "uuid", "chip", "cc", *_INTEGERS[1:]]
     frame = pd.DataFrame(rows, columns=columns)
     whole = dict.fromkeys(("process", *_INTEGERS), "Int64")
-    return frame.astype({**whole, **{n: "string" for n in columns if n not in whole}})
+    table: pd.DataFrame = frame.astype({**whole, **{n: "string" for n in columns if n not in whole}})
+    return table
 
 
 def read_processes(recording: Recording, threads: Ints, global_pid: Ints) -> pd.DataFrame:
@@ -79,7 +80,8 @@ def read_processes(recording: Recording, threads: Ints, global_pid: Ints) -> pd.
             "kernels": [int(work.get(p, 0)) for p in pids],
         }
     )
-    return frame.astype({"process": "Int64", "name": "string", "rank": "Int64", "kernels": "Int64"})
+    table: pd.DataFrame = frame.astype({"process": "Int64", "name": "string", "rank": "Int64", "kernels": "Int64"})
+    return table
 
 
 def read_diagnostics(recording: Recording) -> list[str]:

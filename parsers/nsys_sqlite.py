@@ -66,7 +66,8 @@ class Nsys:
     @property
     def copies(self) -> pd.DataFrame:
         """Copies and memsets: the rows of `work` of those kinds."""
-        return self.work[self.work["kind"].isin(["memcpy", "memset"])].reset_index(drop=True)
+        table: pd.DataFrame = self.work[self.work["kind"].isin(["memcpy", "memset"])].reset_index(drop=True)
+        return table
 
     @cached_property
     def ranges(self) -> pd.DataFrame:

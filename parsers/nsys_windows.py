@@ -71,7 +71,8 @@ def step_windows(nsys: Nsys) -> pd.DataFrame:
     columns = ["process", "device", *_WINDOW_COLUMNS]
     frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
     text = {"device": "string", "phase": "string"}
-    return frame[columns].astype({name: text.get(name, "Int64") for name in columns})
+    table: pd.DataFrame = frame[columns].astype({name: text.get(name, "Int64") for name in columns})
+    return table
 
 
 _WINDOW_COLUMNS = (
@@ -103,7 +104,7 @@ def _windows(work: pd.DataFrame, range_start: Ints, waits: pd.DataFrame) -> pd.D
     idle = _idle(busy, start, end, starts, launches, threads, waits)
     one = work[work["window"] >= 0].drop_duplicates("window").set_index("window").loc[windows]
     length = end - start
-    return pd.DataFrame(
+    table: pd.DataFrame = pd.DataFrame(
         {
             "phase": one["phase"].to_numpy(object),
             "step": one["step"].array,
@@ -120,6 +121,7 @@ def _windows(work: pd.DataFrame, range_start: Ints, waits: pd.DataFrame) -> pd.D
             **idle,
         }
     )
+    return table
 
 
 def _idle(
@@ -158,7 +160,8 @@ def _work(nsys: Nsys) -> pd.DataFrame:
     work = nsys.work.assign(end_ns=nsys.work["start_ns"] + nsys.work["time_ns"])
     launch = work.groupby(["process", "correlation"], sort=False).ngroup()
     own = work["correlation"].isna() | work["process"].isna()
-    return work.assign(launch_key=np.where(own, -1 - np.arange(len(work)), launch))
+    table: pd.DataFrame = work.assign(launch_key=np.where(own, -1 - np.arange(len(work)), launch))
+    return table
 
 
 def _sums(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -181,7 +184,8 @@ def _sums(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     }
     frame = frame.assign(**columns)
     frame["overlap_ns"] = frame["sum_ns"] - frame["busy_ns"]
-    return frame.astype(dict.fromkeys([*columns, "overlap_ns"], "Int64"))
+    table: pd.DataFrame = frame.astype(dict.fromkeys([*columns, "overlap_ns"], "Int64"))
+    return table
 
 
 def _add_up(group: Ints, values: Ints, size: int) -> Ints:

@@ -39,7 +39,7 @@ FILES = (
     *("launches.csv", "kernels.csv", "unmatched.csv", "wall.json", "ceilings.json", "ops.csv", "modules.csv"),
     *("estimate.json", "estimate_other.json", "pictures.json", "roofline_prefill.png", "roofline_decode.png"),
     *("kernels/prefill_*.png", "kernels/decode_*.png", "counters.json", "counted.csv", "counted_launches.csv"),
-    *("count-plan-*.json", "traffic-*", "work-*", "set-*"),
+    *("count-plan-*.json", "counters-*"),
 )
 """All that a run writes, as glob patterns."""
 

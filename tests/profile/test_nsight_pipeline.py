@@ -291,6 +291,7 @@ def test_a_recording_that_fails_falls_back_to_torch(box, capsys, monkeypatch):
     def by_torch(run):
         fake.write_kineto(run.folder.file("trace.json.gz"), fake.launches(STEPS))
         write_json(run.folder.file("costs.json"), {"op_ns": 0.0, "range_ns": 0.0})
+        return []
 
     monkeypatch.setattr(timeline_stage, "_by_torch", by_torch)
     folder = box("--backend", "auto", nsys="no-capture")
