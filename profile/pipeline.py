@@ -93,7 +93,9 @@ def identity(job: Job, environment: Mapping[str, Any]) -> dict[str, Any]:
         "transformers": environment["packages"]["transformers"],
     }
     driver["threads"] = driver["threads"] or environment["cpu"]["threads"]
-    sources = {"timeline": job.sources.timeline, "counters": job.sources.counters, **job.counting._asdict()}
+    sources = {"timeline": job.sources.timeline, "counters": job.sources.counters}
+    if job.sources.counters == "ncu":
+        sources |= job.counting._asdict()
     return {
         "model": job.spec.name,
         **first,

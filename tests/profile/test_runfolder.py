@@ -94,8 +94,9 @@ def test_another_run_is_not_overwritten_unless_asked(tmp_path):
 def test_a_run_that_measured_nothing_blocks_no_other(tmp_path):
     with RunFolder(tmp_path, IDENTITY) as run:
         finish(run)
-    with RunFolder(tmp_path, OTHER):
-        pass
+        run.stage("roofs", {}, ["roofs.json"], lambda: write_json(run.file("roofs.json"), {}))
+    with RunFolder(tmp_path, OTHER, files=["roofs.json"], measured=["bare"]):
+        assert not (tmp_path / "roofs.json").exists()
 
 
 def test_a_damaged_or_missing_output_is_made_again(tmp_path):
