@@ -17,7 +17,7 @@ AREA_PT2 = 1600.0
 WHY_NOT_PLOTTED = {
     "no FLOPs": "no FLOPs: bytes only",
     "no bytes": "no bytes: FLOPs only",
-    "no work": "dispatch only: no FLOPs, no bytes",
+    "no work": "no FLOPs, no bytes",
     "not known": "FLOPs or bytes not known",
     "no time": "recorded duration is 0",
 }

@@ -77,7 +77,7 @@ def test_zeros_are_listed_beneath_not_lost(tmp_path: Path) -> None:
     assert dict(zip(got.listed["kernel"], got.listed["why"], strict=True)) == {
         "c": "no FLOPs: bytes only",
         "d": "no bytes: FLOPs only",
-        "e": "dispatch only: no FLOPs, no bytes",
+        "e": "no FLOPs, no bytes",
     }
     assert got.path.read_bytes().startswith(PNG)
     assert [p.name for p in tmp_path.iterdir()] == ["decode.png"]
