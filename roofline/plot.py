@@ -13,24 +13,20 @@ from kernelroof.roofline.figure import (
     DPI,
     FAINT,
     INK,
-    Roofs,
     colour,
     draw_roofs,
-    extent,
     log_axes,
     new_figure,
     roofline_limits,
     save_png,
 )
-from kernelroof.roofline.labels import Box, Mark, place_labels
+from kernelroof.roofline.labels import Box, Mark
 from kernelroof.roofline.place import aggregate
 from kernelroof.roofline.plot_margin import AREA_PT2, WHY_NOT_PLOTTED, legend, list_beneath
+from kernelroof.roofline.plot_parts import name_points
 from kernelroof.roofline.summary import labels, with_roles
-from kernelroof.roofline.units import fixed
 from matplotlib.axes import Axes
-from matplotlib.patheffects import withStroke
 
-_LABELS = 8
 _LABEL_LEAST_PCT = 0.5
 _WEIGHTY_PCT = 0.2
 """Share of the kernels' time from which a role sets the limits of the axes."""
@@ -118,7 +114,8 @@ def phase_roofline(
         )
     roofs = draw_roofs(axes, ceilings, marks)
     draw_estimate(axes, hollow)
-    label_boxes = _label_points(axes, plotted, marks, roofs)
+    worth = plotted[plotted["share_pct"] >= _LABEL_LEAST_PCT]
+    label_boxes = name_points(axes, worth, marks[: len(worth)], roofs, marks, dotted=True)
     outside = sum(at != point for at, point in zip(shown, points, strict=True))
     legend(figure, table, hollow, outside)
     list_beneath(figure, listed, total_ns)
@@ -179,39 +176,3 @@ def _why(row: Mapping[str, Any]) -> str:
 def _mark(axes: Axes, x: float, y: float, area_pt2: float) -> Mark:
     px, py = axes.transData.transform((x, y))
     return Mark(float(px), float(py), (area_pt2**0.5 / 2) * DPI / 72)
-
-
-def _data(axes: Axes, mark: Mark) -> tuple[list[float], list[float]]:
-    x, y = axes.transData.inverted().transform((mark.x, mark.y))
-    return [float(x)], [float(y)]
-
-
-def _label_points(axes: Axes, plotted: pd.DataFrame, marks: list[Mark], roofs: Roofs) -> list[Box]:
-    """Label the kernel roles with most time; returns the boxes of the labels."""
-    worth = plotted[plotted["share_pct"] >= _LABEL_LEAST_PCT].head(_LABELS)
-    words = [f"{row['label']}  {fixed(row['share_pct'], 2)} %" for row in worth.to_dict("records")]
-    words = [w if len(w) <= 46 else f"{w[:30]}…{w[-14:]}" for w in words]
-    texts = [axes.text(0, 0, w, transform=None, fontsize=8.5, color=INK, zorder=7) for w in words]
-    sizes = [(b[2] - b[0], b[3] - b[1]) for b in (extent(axes, t) for t in texts)]
-    found = place_labels(sizes, marks[: len(words)], extent(axes, axes.patch), *roofs, marks)
-    boxes = []
-    for text, mark, place in zip(texts, marks, found, strict=False):
-        if place is None:
-            text.remove()
-            continue
-        # A box's lower edge is the descent of the text, not its baseline.
-        text.set_verticalalignment("bottom")
-        text.set_position(place.box[:2])
-        text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
-        axes.annotate(
-            "",
-            place.nearest,
-            xytext=(mark.x, mark.y),
-            xycoords="figure pixels",
-            textcoords="figure pixels",
-            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 1},
-            zorder=6,
-        )
-        axes.plot(*_data(axes, mark), marker=".", markersize=3, color=INK, zorder=6)
-        boxes.append(extent(axes, text))
-    return boxes

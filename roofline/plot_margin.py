@@ -43,13 +43,16 @@ def legend(figure: Figure, table: pd.DataFrame, hollow: Sequence[tuple[str, floa
         Line2D([], [], marker="*", markersize=14, markeredgecolor=INK, label="the whole phase", **ring),
         Line2D([], [], marker="D", markersize=7, markeredgecolor=FAINT, label="a kind of module", **ring),
     ]
-    _block(figure, first, "kind, share of kernel time", 0.915)
-    _block(figure, sizes, "area: share of kernel time", 0.575, labelspacing=1.1, handletextpad=1.2)
+    side_legend(figure, first, "kind, share of kernel time", 0.915)
+    side_legend(figure, sizes, "area: share of kernel time", 0.575, labelspacing=1.1, handletextpad=1.2)
     if hollow:
-        _block(figure, estimates, "model's own estimate, ideal", 0.40)
+        side_legend(figure, estimates, "model's own estimate, ideal", 0.40)
 
 
-def _block(figure: Figure, handles: list[Line2D], title: str, top: float, **spacing: float) -> None:
+def side_legend(figure: Figure, handles: list[Line2D], title: str, top: float, **spacing: float) -> None:
+    """A legend beside the axes, where it can cover nothing; nothing for no handles."""
+    if not handles:
+        return
     legend = figure.legend(
         handles=handles,
         title=title,

@@ -1,4 +1,4 @@
-"""What the pictures of counted kernels share: names beside points, and legends beside the axes."""
+"""What the pictures of kernels share: names beside points, colours and sizes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import pandas as pd
 from kernelroof.roofline.figure import FAINT, INK, Roofs, extent
-from kernelroof.roofline.labels import Mark, place_labels
+from kernelroof.roofline.labels import Box, Mark, place_labels
 from kernelroof.roofline.plot_margin import AREA_PT2
 from kernelroof.roofline.units import fixed
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
@@ -28,17 +27,29 @@ LABELS = 8
 
 
 def name_points(
-    axes: Axes, kernels: pd.DataFrame, marks: Sequence[Mark], roofs: Roofs, all_marks: Sequence[Mark]
-) -> None:
-    """Name the kernels with most time (first in the table; `marks` in the same order), none over another."""
+    axes: Axes,
+    kernels: pd.DataFrame,
+    marks: Sequence[Mark],
+    roofs: Roofs,
+    all_marks: Sequence[Mark],
+    *,
+    dotted: bool = False,
+) -> list[Box]:
+    """Name the kernels with most time (first in the table; `marks` in the same order), none over another.
+
+    `dotted` puts a dot where a leader starts, for points that lie in one heap. Returns the names' boxes.
+    """
     words = [f"{row['label']}  {fixed(row['share_pct'], 2)} %" for row in kernels.head(LABELS).to_dict("records")]
+    words = [w if len(w) <= 46 else f"{w[:30]}…{w[-14:]}" for w in words]
     texts = [axes.text(0, 0, w, transform=None, fontsize=8.5, color=INK, zorder=7) for w in words]
     sizes = [(b[2] - b[0], b[3] - b[1]) for b in (extent(axes, t) for t in texts)]
     found = place_labels(sizes, marks[: len(words)], extent(axes, axes.patch), *roofs, all_marks)
+    boxes = []
     for text, mark, place in zip(texts, marks, found, strict=False):
         if place is None:
             text.remove()
             continue
+        # A box's lower edge is the descent of the text, not its baseline.
         text.set_verticalalignment("bottom")
         text.set_position(place.box[:2])
         text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
@@ -51,6 +62,11 @@ def name_points(
             arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 1},
             zorder=6,
         )
+        if dotted:
+            x, y = axes.transData.inverted().transform((mark.x, mark.y))
+            axes.plot(float(x), float(y), marker=".", markersize=3, color=INK, zorder=6)
+        boxes.append(extent(axes, text))
+    return boxes
 
 
 def bound_handles(table: pd.DataFrame) -> list[Line2D]:
@@ -69,25 +85,6 @@ def bound_handles(table: pd.DataFrame) -> list[Line2D]:
         )
         for bound, share in shares.items()
     ]
-
-
-def side_legend(figure: Figure, handles: list[Line2D], title: str, top: float, **spacing: float) -> None:
-    """A legend beside the axes, where it can cover nothing."""
-    if not handles:
-        return
-    legend = figure.legend(
-        handles=handles,
-        title=title,
-        loc="upper left",
-        bbox_to_anchor=(0.785, top),
-        frameon=False,
-        alignment="left",
-        fontsize=9,
-        title_fontsize=9.5,
-        labelcolor=INK,
-        **spacing,
-    )
-    legend.get_title().set_color(INK)
 
 
 def size_handles() -> list[Line2D]:

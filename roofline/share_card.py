@@ -12,8 +12,8 @@ import pandas as pd
 from kernelroof.roofline.figure import DPI, FAINT, INK, Roofs, extent, new_figure, save_png
 from kernelroof.roofline.labels import Mark
 from kernelroof.roofline.place import HEALTHY_PCT, numbers
-from kernelroof.roofline.plot_margin import AREA_PT2
-from kernelroof.roofline.plot_parts import BOUND_COLOURS, bound_handles, name_points, side_legend, size_handles
+from kernelroof.roofline.plot_margin import AREA_PT2, side_legend
+from kernelroof.roofline.plot_parts import BOUND_COLOURS, bound_handles, name_points, size_handles
 from kernelroof.roofline.units import seconds
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -4,6 +4,7 @@ import csv
 import io
 import os
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -17,7 +18,7 @@ class Texts:
     gemm = "void gemm<float, 4>(int, float const*)"
     before = "loading\n==PROF== Connected to process 77 (/usr/bin/python3)\n==WARNING== mind the gap\nstep 1, ok\n"
     after = "==PROF== Disconnected from process 77\n"
-    traffic = {  # noqa: RUF012
+    traffic: ClassVar = {
         "dram__bytes_read.sum": ("byte", 25170048),
         "dram__bytes_write.sum": ("byte", 4096),
         "gpu__time_duration.sum": ("nsecond", 239008),
