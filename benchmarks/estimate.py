@@ -13,10 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from kernelroof.models.estimate import costs_of, ideal_times
+from kernelroof.models.coefficients import Coefficients, coefficients
+from kernelroof.models.estimate import costs_of, flags_of, ideal_times
+from kernelroof.models.precision import precision
 from kernelroof.models.presets import load_config, preset_names
 from kernelroof.models.spec import read_spec
 from kernelroof.models.sweep import Points, estimate_points
+from kernelroof.models.workload import Workload
 
 _STARTS = 21
 _SINGLES = 40_000
@@ -45,29 +48,34 @@ def starts() -> None:
     print(f"start and answer    {1e3 * ours:8.1f} ms over {1e3 * floor:.1f} ms bare Python: {ours / floor:.2f} x")
 
 
-def inputs(n: int) -> list[tuple[int, int, int, int, int, int, int, float, float]]:
-    """`n` different questions: model, batch, prompt, output, bits of run, weights and KV, peaks."""
+def models() -> list[Coefficients]:
+    """Every preset with weights in 16, 8 and 4 bits and the cache in 16 and 8."""
+    specs = [read_spec(load_config(n), n) for n in preset_names()]
+    formats = [precision("bfloat16", w, kv) for w in ("bfloat16", "fp8", "int4") for kv in ("bfloat16", "fp8")]
+    return [coefficients(spec, f) for spec in specs for f in formats]
+
+
+def inputs(n: int) -> list[tuple[int, int, int, int, float, float]]:
+    """`n` different questions: model in its formats, batch, prompt, output, peaks."""
     rng = random.Random(1)
     sizes = itertools.product(range(1, 200), range(1, 20_000))
     return [
-        (i % 8, b, p, 1 + i % 500, 16, rng.choice([4, 8, 16]), rng.choice([8, 16]), rng.uniform(1e14, 1e15), 2e12 + i)
+        (rng.randrange(48), b, p, 1 + i % 500, rng.uniform(1e14, 1e15), 2e12 + i)
         for i, (b, p) in enumerate(itertools.islice(sizes, n))
     ]
 
 
 def singles() -> None:
-    """Single estimates (sizes, both phases, all ideal times), one at a time, nothing memoised."""
-    specs = [read_spec(load_config(n), n) for n in preset_names()]
+    """Single estimates (sizes, both phases, all ideal times), one at a time, nothing memoised but the models."""
+    known = models()
+    flags = flags_of(Workload())
     questions = inputs(_SINGLES)
     if len(set(questions)) != len(questions):
         raise AssertionError("the questions must all differ")
 
     def ours() -> None:
-        for model, batch, prompt, output, run, weights, kv, flop_s, byte_s in questions:
-            cost = costs_of(
-                specs[model], batch, prompt, output, run, weights, kv, True, True, False, True, False, False, 0.1, max
-            )
-            ideal_times(cost, output, flop_s, byte_s)
+        for model, batch, prompt, output, flop_s, byte_s in questions:
+            ideal_times(costs_of(known[model], batch, prompt, output, flags), flop_s, byte_s)
 
     def nothing(*_: object) -> None:
         return None
@@ -85,21 +93,18 @@ def singles() -> None:
 
 def arrays() -> None:
     """Sweep points as arrays."""
-    specs = [read_spec(load_config(n), n) for n in preset_names()]
+    known = models()
     rng = np.random.default_rng(1)
     n = _POINTS
     points = Points(
-        model=rng.integers(0, len(specs), n),
+        model=rng.integers(0, len(known), n),
         batch=rng.integers(1, 512, n),
         prompt=rng.integers(1, 100_000, n),
         output=rng.integers(1, 5_000, n),
-        run_bits=np.full(n, 16),
-        weight_bits=rng.choice([4, 8, 16], n),
-        kv_bits=rng.choice([8, 16], n),
         flop_s=rng.uniform(1e14, 1e15, n),
         byte_s=rng.uniform(1e12, 8e12, n),
     )
-    mine = min(seconds(lambda: estimate_points(specs, points)) for _ in range(3))
+    mine = min(seconds(lambda: estimate_points(known, points, flags_of(Workload()))) for _ in range(3))
     floor = min(seconds(lambda: points.batch * points.prompt + points.output) for _ in range(3))
     print(f"sweep points        {n / mine:12,.0f} /s ({mine / floor:.0f} x one multiply-add over the same arrays)")
 

@@ -1,11 +1,12 @@
 """The model-level estimate in closed form: weights, KV cache, FLOPs, traffic, bounds, ideal times.
 
-`costs` and `ideal_times` are plain arithmetic on numbers, so that the same formulas serve one
-estimate (ints) and a sweep (numpy arrays); whoever calls them with arrays passes `maximum` and
-`where` of numpy. Everything counts one device and dense models (see `kernelroof.models.spec`).
+`costs_of` and `ideal_times` are plain arithmetic on numbers, so that the same formulas serve one
+estimate (ints) and a sweep (numpy arrays); whoever calls them with arrays passes `Arithmetic` of
+numpy. Everything counts one device.
 
-Formulas: a product [m,k] x [k,n] is 2mnk FLOP. Attention is 4 * heads * head_dim FLOP per
-query-key pair and layer (scores and weighted sum). KV per token is 2 * layers * kv_heads * head_dim.
+Formulas: a product [m,k] x [k,n] is 2mnk FLOP. Attention is 2 * heads * (width of keys + width of
+values) FLOP per query-key pair and layer (scores and weighted sum). A model's sums are made in
+`kernelroof.models.coefficients`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kernelroof.models.dtypes import BITS
+from kernelroof.models.coefficients import Coefficients, WindowGroup, coefficients
 from kernelroof.models.spec import ModelSpec
-from kernelroof.models.workload import Workload, effective_mask
+from kernelroof.models.workload import Workload, precision_of
 
 Number = Any
 """An int, a float, or a numpy array of them."""
@@ -24,14 +25,19 @@ Number = Any
 class PhaseCost(NamedTuple):
     """What one phase (prefill, one decode step, or all decode steps) must compute and move.
 
+    flops are matrix products and attention; scan_flops those of recurrences (state-space models,
+    linear attention), counted as one pass over the state per token.
+
     bytes = weight_bytes + kv_read_bytes is what no implementation can avoid from DRAM; the other
-    byte fields depend on how it is implemented. activation_bytes are the operands and results of
-    matrix products and attention (q and output), each moved once; elementwise work is not in it.
-    cache_copy_bytes is what the cache moves besides the new tokens: a dynamic one reads and writes
-    all earlier ones in each step, a static one is filled with zeros at its first use.
+    byte fields depend on how it is implemented. kv_read_bytes holds recurrent states too. Of routed
+    experts those that are met are read: `distinct_experts`. activation_bytes are the operands and
+    results of matrix products and attention (q and output), each moved once; elementwise work is not
+    in it. cache_copy_bytes is what the cache moves besides the new tokens: a dynamic one reads and
+    writes all earlier ones in each step, a static one is filled with zeros at its first use.
     """
 
     flops: Number
+    scan_flops: Number
     bytes: Number
     weight_bytes: Number
     kv_read_bytes: Number
@@ -40,168 +46,218 @@ class PhaseCost(NamedTuple):
     cache_copy_bytes: Number
 
 
+class Stretch(NamedTuple):
+    """Consecutive decode steps over which FLOPs and bytes grow by the same amount per step."""
+
+    steps: Number
+    flops_per_step: Number
+    bytes_per_step: Number
+
+
 class Costs(NamedTuple):
     """Sizes and phase costs of one model under one workload."""
 
     parameters: Number
+    active_parameters: Number
     matmul_parameters: Number
     weight_bytes: Number
     kv_bytes_per_token: Number
+    """While no window is full; recurrent states do not grow."""
+    state_bytes_per_sequence: Number
     kv_bytes: Number
     peak_activation_bytes: Number
     total_bytes: Number
     prefill: PhaseCost
     first_step: PhaseCost
     decode: PhaseCost
+    stretches: tuple[Stretch, ...]
 
 
-class Parameters(NamedTuple):
-    """Parameter counts by the way they are stored and used."""
+class Arithmetic(NamedTuple):
+    """The three functions that differ between numbers and arrays of them."""
 
-    linear: Number  # weights of the layers' linears: what weight quantisation packs
-    vector: Number  # norms and biases
-    table: Number  # the embedding table
-    head: Number  # the output matrix, 0 if tied
+    maximum: Callable[[Number, Number], Number]
+    minimum: Callable[[Number, Number], Number]
+    where: Callable[[Number, Number, Number], Number]
 
 
-def parameters(spec: ModelSpec) -> Parameters:
-    """Count parameters from a spec; their sum is the model's parameter count (tied counted once)."""
-    q_width = spec.heads * spec.head_dim
-    kv_width = spec.kv_heads * spec.head_dim
-    linear = spec.hidden * (2 * q_width + 2 * kv_width) + 3 * spec.hidden * spec.intermediate
-    vector = (
-        2 * spec.hidden
-        + spec.qkv_bias * (q_width + 2 * kv_width)
-        + spec.output_bias * spec.hidden
-        + spec.mlp_bias * (2 * spec.intermediate + spec.hidden)
-        + spec.qk_norm * 2 * spec.head_dim
+def _choose(condition: bool, yes: Number, no: Number) -> Number:
+    return yes if condition else no
+
+
+SCALAR = Arithmetic(max, min, _choose)
+
+
+class Flags(NamedTuple):
+    """The conventions as numbers: a flag multiplies what it switches on.
+
+    causal: attention skips what its mask hides; exact: also under a sliding window, where what runs
+    computes all pairs as soon as the prompt is longer than the window.
+    """
+
+    causal: Number
+    exact: Number
+    last: Number
+    streamed_table: Number
+    dynamic: Number
+    static: Number
+    eager: Number
+
+
+def flags_of(workload: Workload) -> Flags:
+    """The conventions of a workload."""
+    return Flags(
+        causal=1 * (workload.mask == "causal" or (workload.mask == "auto" and workload.attn != "eager")),
+        exact=1 * (workload.mask == "causal"),
+        last=1 * (workload.head == "last"),
+        streamed_table=1 * (workload.embedding == "streamed"),
+        dynamic=1 * (workload.cache == "dynamic"),
+        static=1 * (workload.cache == "static"),
+        eager=1 * (workload.attn == "eager"),
     )
-    table = spec.vocab * spec.hidden
-    return Parameters(spec.layers * linear, spec.layers * vector + spec.hidden, table, (1 - spec.tied) * table)
 
 
 def costs(spec: ModelSpec, workload: Workload) -> Costs:
-    """Everything about a workload that does not depend on the device, in integers."""
+    """Everything about a workload that does not depend on the device."""
     return costs_of(
-        spec,
+        coefficients(spec, precision_of(spec, workload)),
         workload.batch,
         workload.prompt,
         workload.output,
-        BITS[workload.dtype],
-        BITS[workload.weights_dtype],
-        BITS[workload.kv_dtype],
-        effective_mask(workload) == "causal",
-        workload.head == "last",
-        workload.embedding == "streamed",
-        workload.cache == "dynamic",
-        workload.cache == "static",
-        workload.attn == "eager",
+        flags_of(workload),
         workload.overhead,
-        max,
     )
 
 
+def distinct_experts(experts: Number, used: Number, tokens: Number) -> Number:
+    """Experts that at least one of `tokens` tokens meets, expected under uniform independent routing.
+
+    E - (E - k) * (1 - k/E)^(tokens - 1); one token meets exactly its k.
+    """
+    return experts - (experts - used) * (1 - used / experts) ** (tokens - 1)
+
+
 def costs_of(
-    spec: ModelSpec,
+    model: Coefficients,
     batch: Number,
     prompt: Number,
     output: Number,
-    run_bits: Number,
-    weight_bits: Number,
-    kv_bits: Number,
-    causal: Number,
-    last: Number,
-    streamed_table: Number,
-    dynamic: Number,
-    static: Number,
-    eager: Number,
-    overhead: Number,
-    maximum: Callable[[Number, Number], Number],
+    flags: Flags,
+    overhead: Number = 0.10,
+    arithmetic: Arithmetic = SCALAR,
 ) -> Costs:
-    """The formulas, branch-free in every argument: a flag multiplies what it switches on.
-
-    Sizes in `spec` may be arrays too; see `kernelroof.models.sweep`.
-    """
-    count = parameters(spec)
-    q_width = spec.heads * spec.head_dim
-    kv_width = spec.kv_heads * spec.head_dim
-    layers, hidden, wide, vocab = spec.layers, spec.hidden, spec.intermediate, spec.vocab
-    unit = run_bits // 8
-
-    weight_bytes = (count.linear * weight_bits + 7) // 8 + (count.vector + count.table + count.head) * unit
-    # A tied table is streamed as the head whether or not its rows are gathered.
-    untied = 1 - spec.tied
-    streamed = weight_bytes - untied * (1 - streamed_table) * count.table * unit
-    kv_per_token = (2 * layers * kv_width * kv_bits + 7) // 8
+    """The formulas, branch-free in every argument but the model; see `kernelroof.models.sweep`."""
+    maximum, minimum, _where = arithmetic
+    causal, exact, last, streamed_table, dynamic, static, eager = flags
+    unit = model.unit_bytes
     capacity = prompt + output
-
-    matmul = count.linear + count.table  # the head multiplies whether tied or not; the embedding never does
-    pair_flops = 4 * layers * q_width
-    # Operands and results of the products and of attention per token, without the head.
-    token_io = layers * (7 * hidden + 4 * q_width + 2 * kv_width + 3 * wide) * unit
-    head_io = (hidden + vocab) * unit
-
-    def eager_io(pairs: Number, keys: Number) -> Number:
-        """Eager attention's products also write and read the scores, and read K and V expanded to all heads."""
-        expanded = (spec.kv_heads < spec.heads) * 2 * keys * q_width
-        return eager * layers * (2 * spec.heads * pairs + expanded) * unit
-
     tokens = batch * prompt
     logits = batch * (last + (1 - last) * prompt)
     # In prefill sdpa and flash attention are handed the prompt's part of a static cache, eager all of it; a
     # prompt of one token attends like a decode step.
     single = 1 * (prompt == 1)
-    keys = prompt + static * maximum(1 * eager, single) * output
+    keys = prompt + static * maximum(eager, single) * output
     causal = causal * (1 - static * single)
-    pairs = batch * (causal * (prompt * (prompt + 1) // 2) + (1 - causal) * prompt * keys)
-    prefill_kv = batch * keys * kv_per_token
+
+    def streamed(tokens: Number) -> Number:
+        size = model.always_bytes + streamed_table * model.table_bytes
+        for group in model.experts:
+            size = size + distinct_experts(group.experts, group.used, tokens) * group.bytes_each
+        return size
+
+    def eager_io(group: WindowGroup, pairs: Number, keys: Number) -> Number:
+        """Eager attention's products also write and read the scores, and read K and V expanded to all heads."""
+        return eager * unit * (2 * group.scores * pairs + group.expanded * keys)
+
+    stretches, began = [], 0
+    kept = per_token = 0
+    pair_flops = prefill_kv = prefill_io = 0
+    first_flops = first_kv = first_io = first_copies = 0
+    all_flops = all_kv = all_io = all_copies = 0
+    growing_flops = sum(g.pair_flops + g.key_flops for g in model.windows) * batch * (1 - static)
+    growing_bytes = sum(g.read_bytes for g in model.windows) * batch * (1 - static)
+    for group in model.windows:
+        window = group.window
+        # Prefill. A window that hides part of the prompt needs a mask, with which all pairs are computed.
+        wide = minimum(window, prompt)
+        hidden = wide * (wide + 1) // 2 + (prompt - wide) * wide
+        skips = causal * maximum(exact, 1 * (prompt <= window))
+        pairs = batch * (skips * hidden + (1 - skips) * prompt * keys)
+        pair_flops = pair_flops + group.pair_flops * pairs + group.key_flops * batch * keys
+        prefill_kv = prefill_kv + batch * keys * group.read_bytes
+        prefill_io = prefill_io + eager_io(group, batch * prompt * keys, batch * keys)
+        # Decode. Step k (from 0) sees min(prompt + k + 1, window) keys, under a static cache all that it holds.
+        rising = minimum(maximum(window - prompt, 0), output)
+        held = minimum(window, capacity)
+        seen = static * held + (1 - static) * minimum(window, prompt + 1)
+        risen = rising * (prompt + 1) + rising * (rising - 1) // 2 + (output - rising) * held
+        all_seen = static * output * held + (1 - static) * risen
+        flops_each, read_each = (group.pair_flops + group.key_flops) * batch, group.read_bytes * batch
+        first_flops, all_flops = first_flops + flops_each * seen, all_flops + flops_each * all_seen
+        first_kv, all_kv = first_kv + read_each * seen, all_kv + read_each * all_seen
+        first_io = first_io + eager_io(group, batch * seen, batch * seen)
+        all_io = all_io + eager_io(group, batch * all_seen, batch * all_seen)
+        copied_each = dynamic * 2 * batch * group.kept_bytes
+        first_copies = first_copies + copied_each * (minimum(window, prompt + 1) - 1)
+        all_copies = all_copies + copied_each * (risen - output)
+        # What the cache holds at the end: a windowed one keeps what the next token will see besides itself.
+        stays = minimum(window - 1 * (window <= capacity) * (1 - static), capacity)
+        kept, per_token = kept + group.kept_bytes * stays, per_token + group.kept_bytes
+        stretches.append(Stretch(rising - began, growing_flops, growing_bytes))
+        growing_flops = growing_flops - flops_each * (1 - static)
+        growing_bytes = growing_bytes - read_each * (1 - static)
+        began = rising
+    stretches.append(Stretch(output - began, 0, 0))
+
+    state = batch * model.state_bytes
+    prefill_weights, step_weights = streamed(tokens), streamed(batch)
     prefill = PhaseCost(
-        flops=2 * (count.linear * tokens + count.table * logits) + pair_flops * pairs,
-        bytes=streamed + prefill_kv,
-        weight_bytes=streamed,
+        flops=model.token_flops * tokens + model.head_flops * logits + pair_flops,
+        scan_flops=model.scan_flops * tokens,
+        bytes=prefill_weights + prefill_kv,
+        weight_bytes=prefill_weights,
         kv_read_bytes=prefill_kv,
-        kv_write_bytes=tokens * kv_per_token,
-        activation_bytes=tokens * token_io + logits * head_io + eager_io(batch * prompt * keys, batch * keys),
-        cache_copy_bytes=static * batch * capacity * kv_per_token,
+        kv_write_bytes=tokens * per_token + state,
+        activation_bytes=tokens * model.token_io_bytes + logits * model.head_io_bytes + prefill_io,
+        cache_copy_bytes=static * batch * kept,
     )
 
-    def steps(n: Number, contexts: Number, pasts: Number) -> PhaseCost:
-        """`n` decode steps whose contexts sum to `contexts` and whose past lengths to `pasts`."""
-        kv_read = batch * contexts * kv_per_token
+    def steps(n: Number, flops: Number, kv: Number, io: Number, copies: Number) -> PhaseCost:
+        """`n` decode steps with these sums over what depends on their contexts."""
+        kv = kv + n * state
         return PhaseCost(
-            flops=n * 2 * matmul * batch + pair_flops * batch * contexts,
-            bytes=n * streamed + kv_read,
-            weight_bytes=n * streamed,
-            kv_read_bytes=kv_read,
-            kv_write_bytes=n * batch * kv_per_token,
-            activation_bytes=n * batch * (token_io + head_io) + eager_io(batch * contexts, batch * contexts),
-            cache_copy_bytes=dynamic * 2 * batch * pasts * kv_per_token,
+            flops=n * batch * (model.token_flops + model.head_flops) + flops,
+            scan_flops=n * batch * model.scan_flops,
+            bytes=n * step_weights + kv,
+            weight_bytes=n * step_weights,
+            kv_read_bytes=kv,
+            kv_write_bytes=n * (batch * per_token + state),
+            activation_bytes=n * batch * (model.token_io_bytes + model.head_io_bytes) + io,
+            cache_copy_bytes=copies,
         )
 
-    triangle = output * (output - 1) // 2
-    growing = output * (prompt + 1) + triangle
-    first = steps(1, static * capacity + (1 - static) * (prompt + 1), prompt)
-    decode = steps(output, static * output * capacity + (1 - static) * growing, output * prompt + triangle)
-
-    kv_bytes = batch * capacity * kv_per_token
-    # The widest moment: the layer's input, its residual and normed copies beside gate, up and their product; or
-    # the logits; or eager attention's scores, which a 16-bit model also holds twice in 32 bits for softmax.
-    scores = eager * spec.heads * batch * prompt * keys * (8 + (unit < 4) * unit)
+    kv_bytes = batch * kept + state
+    # The widest moment: the layer's input, its residual and normed copies beside what is inside; or the
+    # logits; or eager attention's scores, which a 16-bit model also holds twice in 32 bits for softmax.
+    scores = eager * model.peak_heads * batch * prompt * keys * (8 + (unit < 4) * unit)
     peak = maximum(
-        tokens * 4 * hidden * unit + maximum(tokens * 3 * wide * unit, scores),
-        (tokens * 2 * hidden + logits * vocab) * unit,
+        tokens * 4 * model.hidden_bytes + maximum(tokens * model.inner_bytes, scores),
+        tokens * 2 * model.hidden_bytes + logits * model.logit_bytes,
     )
     return Costs(
-        parameters=count.linear + count.vector + count.table + count.head,
-        matmul_parameters=matmul,
-        weight_bytes=weight_bytes,
-        kv_bytes_per_token=kv_per_token,
+        parameters=model.parameters,
+        active_parameters=model.active_parameters,
+        matmul_parameters=model.matmul_parameters,
+        weight_bytes=model.weight_bytes,
+        kv_bytes_per_token=per_token,
+        state_bytes_per_sequence=model.state_bytes,
         kv_bytes=kv_bytes,
         peak_activation_bytes=peak,
-        total_bytes=(weight_bytes + kv_bytes + peak) * (1 + overhead),
+        total_bytes=(model.weight_bytes + kv_bytes + peak) * (1 + overhead),
         prefill=prefill,
-        first_step=first,
-        decode=decode,
+        first_step=steps(1, first_flops, first_kv, first_io, first_copies),
+        decode=steps(output, all_flops, all_kv, all_io, all_copies),
+        stretches=tuple(stretches),
     )
 
 
@@ -218,51 +274,39 @@ class IdealTimes(NamedTuple):
     decode_s: Number
 
 
-def _greater_of(a: float, b: float) -> float:
-    return a if a > b else b
+def ideal_times(cost: Costs, flop_s: Number, byte_s: Number, arithmetic: Arithmetic = SCALAR) -> IdealTimes:
+    """Ideal times at a compute peak (FLOP/s) and a memory bandwidth (B/s)."""
+    maximum = arithmetic.maximum
+    compute = (cost.first_step.flops + cost.first_step.scan_flops) / flop_s
+    memory = cost.first_step.bytes / byte_s
+    first = maximum(compute, memory)
+    total: Number = 0.0
+    for stretch in cost.stretches:
+        compute_d, memory_d = stretch.flops_per_step / flop_s, stretch.bytes_per_step / byte_s
+        total = total + _sum_of_greater(stretch.steps, compute, compute_d, memory, memory_d, arithmetic)
+        compute, memory = compute + stretch.steps * compute_d, memory + stretch.steps * memory_d
+    prefill = maximum((cost.prefill.flops + cost.prefill.scan_flops) / flop_s, cost.prefill.bytes / byte_s)
+    return IdealTimes(prefill_s=prefill, first_step_s=first, decode_s=total)
 
 
-def _choose(condition: bool, yes: Number, no: Number) -> Number:
-    return yes if condition else no
+def _sum_of_greater(
+    steps: Number, a: Number, a_step: Number, b: Number, b_step: Number, arithmetic: Arithmetic
+) -> Number:
+    """Sum over k < steps of max(a + k * a_step, b + k * b_step).
 
-
-def ideal_times(
-    cost: Costs,
-    output: Number,
-    flop_s: Number,
-    byte_s: Number,
-    maximum: Callable[[Number, Number], Number] = _greater_of,
-    where: Callable[[Number, Number, Number], Number] = _choose,
-) -> IdealTimes:
-    """Ideal times at a compute peak (FLOP/s) and a memory bandwidth (B/s).
-
-    FLOPs and bytes of step k are linear in k, so the sum of max(compute, memory) over the steps is
-    two arithmetic series that meet at the step where the larger of the two changes.
+    Two arithmetic series that meet at the step where the larger of the two changes.
     """
-    prefill = maximum(cost.prefill.flops / flop_s, cost.prefill.bytes / byte_s)
-    compute_0 = cost.first_step.flops / flop_s
-    memory_0 = cost.first_step.bytes / byte_s
-    steps_1 = maximum(output - 1, 1)
-    # Slopes per step, from sum = n * first + slope * n(n-1)/2.
-    triangle = maximum(output * (output - 1) / 2, 1)
-    compute_d = (cost.decode.flops / flop_s - output * compute_0) / triangle
-    memory_d = (cost.decode.bytes / byte_s - output * memory_0) / triangle
-    gap_0 = compute_0 - memory_0
-    gap_d = compute_d - memory_d
-    gap_last = gap_0 + gap_d * (output - 1)
-    crosses = gap_0 * gap_last < 0
+    maximum, minimum, where = arithmetic
+    gap, gap_step = a - b, a_step - b_step
+    last_gap = gap + gap_step * maximum(steps - 1, 0)
+    crosses = gap * last_gap < 0
     # `early`: how many first steps keep the sign of step 0.
-    early = where(crosses, 1 + (abs(gap_0) / where(crosses, abs(gap_0 - gap_last), 1.0) * steps_1) // 1, output)
-    early = where(early > output, output, early)
+    early = where(crosses, minimum(1 + abs(gap) / where(crosses, abs(gap_step), 1.0) // 1, steps), steps)
 
     def series(start: Number, slope: Number, first: Number, last: Number) -> Number:
         return (last - first) * (start + slope * (first + last - 1) / 2)
 
-    compute_then_memory = series(compute_0, compute_d, 0, early) + series(memory_0, memory_d, early, output)
-    memory_then_compute = series(memory_0, memory_d, 0, early) + series(compute_0, compute_d, early, output)
-    starts_compute = where(gap_0 == 0, gap_last >= 0, gap_0 > 0)
-    return IdealTimes(
-        prefill_s=prefill,
-        first_step_s=maximum(compute_0, memory_0),
-        decode_s=where(starts_compute, compute_then_memory, memory_then_compute),
-    )
+    a_first = where(gap == 0, last_gap >= 0, gap > 0)
+    a_then_b = series(a, a_step, 0, early) + series(b, b_step, early, steps)
+    b_then_a = series(b, b_step, 0, early) + series(a, a_step, early, steps)
+    return where(a_first, a_then_b, b_then_a)

@@ -109,7 +109,7 @@ def _phase(cost: PhaseCost, flop_s: float | None, byte_s: float | None) -> dict[
 
 
 def _add_times(record: dict[str, Any], cost: Costs, workload: Workload, flop_s: float, byte_s: float) -> None:
-    times = ideal_times(cost, workload.output, flop_s, byte_s)
+    times = ideal_times(cost, flop_s, byte_s)
     record["ttft_ms"] = 1e3 * times.prefill_s
     record["tpot_ms"] = 1e3 * times.first_step_s
     record["decode"]["total_ideal_ms"] = 1e3 * times.decode_s

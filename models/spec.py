@@ -10,33 +10,50 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kernelroof.models.errors import ConfigError
+from kernelroof.models.layers import Attention, LayerGroup, Linear, attention
 
 
 class ModelSpec(NamedTuple):
-    """Sizes of a dense decoder-only transformer with gated MLPs and rotary positions.
+    """A decoder: its layers in groups that are alike, the embedding table and the head. Sizes are element counts.
 
-    All sizes are element counts. `tied` means that the head multiplies by the embedding table,
-    so its parameters are held once. `sliding_window` is the attention window in tokens, or None.
+    `tied` means that the head multiplies by the embedding table, so its parameters are held once.
+    `vectors` are parameters outside the layers that multiply nothing (the last norm).
     """
 
     name: str
     model_type: str
-    layers: int
+    groups: tuple[LayerGroup, ...]
     hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    intermediate: int
     vocab: int
+    table: int
+    head: Linear
     tied: bool
-    qkv_bias: bool
-    output_bias: bool
-    mlp_bias: bool
-    qk_norm: bool
+    vectors: int
     max_positions: int
     dtype: str
-    sliding_window: int | None
     quantised: bool
+
+    @property
+    def layers(self) -> int:
+        return sum(g.count for g in self.groups)
+
+    @property
+    def attention(self) -> Attention | None:
+        """The attention that sees most: a full one before a windowed one; None without any."""
+        cores = [g.attention for g in self.groups if g.attention]
+        return next((c for c in cores if c.window is None), cores[0] if cores else None)
+
+    @property
+    def heads(self) -> int:
+        return self.attention.heads if self.attention else 0
+
+    @property
+    def kv_heads(self) -> int:
+        return self.attention.kv_heads if self.attention else 0
+
+    @property
+    def head_dim(self) -> int:
+        return self.attention.head_dim if self.attention else 0
 
 
 class _Family(NamedTuple):
@@ -123,25 +140,52 @@ def read_spec(config: Mapping[str, Any], name: str = "model") -> ModelSpec:
             f"{name}: head_dim is {head_dim}, and rotary positions turn its elements in pairs",
             "Give an even head_dim (hidden_size / num_attention_heads where it is absent).",
         )
+    layers = _size(text, "num_hidden_layers", name)
+    wide = _size(text, "intermediate_size", name)
+    vocab = _size(text, "vocab_size", name)
+    mlp_bias = _decide(family.mlp_bias, text, name)
+    group = LayerGroup(
+        indices=tuple(range(layers)),
+        linears=(
+            *_projections(
+                hidden,
+                heads * head_dim,
+                kv_heads * head_dim,
+                _decide(family.qkv_bias, text, name),
+                _decide(family.output_bias, text, name),
+            ),
+            Linear("mlp.gate_proj", hidden, wide, mlp_bias),
+            Linear("mlp.up_proj", hidden, wide, mlp_bias),
+            Linear("mlp.down_proj", wide, hidden, mlp_bias),
+        ),
+        vectors=2 * hidden + family.qk_norm * 2 * head_dim,
+        attention=attention(heads, kv_heads, head_dim, window=_window(text, name)),
+        state=None,
+        inner=3 * wide,
+    )
     return ModelSpec(
         name=name,
         model_type=str(model_type),
-        layers=_size(text, "num_hidden_layers", name),
+        groups=(group,),
         hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        intermediate=_size(text, "intermediate_size", name),
-        vocab=_size(text, "vocab_size", name),
+        vocab=vocab,
+        table=vocab * hidden,
+        head=Linear("lm_head", hidden, vocab),
         tied=_flag(text, "tie_word_embeddings", name),
-        qkv_bias=_decide(family.qkv_bias, text, name),
-        output_bias=_decide(family.output_bias, text, name),
-        mlp_bias=_decide(family.mlp_bias, text, name),
-        qk_norm=family.qk_norm,
+        vectors=hidden,
         max_positions=_size(text, "max_position_embeddings", name),
         dtype=_dtype(text, name),
-        sliding_window=_window(text, name),
         quantised=bool(text.get("quantization_config")),
+    )
+
+
+def _projections(hidden: int, q_width: int, kv_width: int, bias: bool, output_bias: bool) -> tuple[Linear, ...]:
+    """The four projections of ordinary attention."""
+    return (
+        Linear("self_attn.q_proj", hidden, q_width, bias),
+        Linear("self_attn.k_proj", hidden, kv_width, bias),
+        Linear("self_attn.v_proj", hidden, kv_width, bias),
+        Linear("self_attn.o_proj", q_width, hidden, output_bias),
     )
 
 

@@ -3,69 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-from kernelroof.models.estimate import Costs, IdealTimes, costs_of, ideal_times
-from kernelroof.models.spec import ModelSpec
+from kernelroof.models.coefficients import Coefficients
+from kernelroof.models.estimate import Arithmetic, Costs, Flags, IdealTimes, PhaseCost, costs_of, ideal_times
 
-_SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab")
-_FLAGS = ("tied", "qkv_bias", "output_bias", "mlp_bias", "qk_norm")
+NUMPY = Arithmetic(np.maximum, np.minimum, np.where)
 
 
 class Points(NamedTuple):
-    """One estimate per element; all arrays broadcast against each other.
+    """One estimate per element; one-dimensional arrays of one length, or single numbers for all.
 
-    `model` indexes the specs given to `estimate_points`. Sizes are tokens and sequences, formats
-    are bits per element, `flop_s` and `byte_s` are the device's peaks in FLOP/s and B/s.
+    `model` indexes the coefficients given to `estimate_points` (a model in its formats). Sizes are
+    tokens and sequences, `flop_s` and `byte_s` are the device's peaks in FLOP/s and B/s.
     """
 
     model: Any
     batch: Any
     prompt: Any
     output: Any
-    run_bits: Any
-    weight_bits: Any
-    kv_bits: Any
     flop_s: Any
     byte_s: Any
 
 
 def estimate_points(
-    specs: Sequence[ModelSpec],
-    points: Points,
-    *,
-    last: bool = True,
-    streamed_table: bool = False,
-    cache: str = "dynamic",
-    attn: str = "sdpa",
-    overhead: float = 0.10,
+    models: Sequence[Coefficients], points: Points, flags: Flags, *, overhead: float = 0.10
 ) -> tuple[Costs, IdealTimes]:
-    """Estimate every point; each field of the results is an array.
+    """Estimate every point; each field of the results is an array (`stretches` is left empty).
 
     Counts are int64: exact up to 9.2e18, which a prefill of 10^5 tokens at batch 10^4 on a model of
-    10^12 parameters stays under.
+    10^12 parameters stays under; bytes of routed experts are expected values, float64.
     """
-    index = np.asarray(points.model)
-    columns: dict[str, Any] = {
-        f: np.array([getattr(s, f) for s in specs], dtype=np.int64)[index] for f in (*_SIZES, *_FLAGS)
-    }
-    spec = specs[0]._replace(**columns)
-    cost = costs_of(
-        spec,
-        batch=points.batch,
-        prompt=points.prompt,
-        output=points.output,
-        run_bits=points.run_bits,
-        weight_bits=points.weight_bits,
-        kv_bits=points.kv_bits,
-        causal=int(attn != "eager"),
-        last=int(last),
-        streamed_table=int(streamed_table),
-        dynamic=int(cache == "dynamic"),
-        static=int(cache == "static"),
-        eager=int(attn == "eager"),
-        overhead=overhead,
-        maximum=np.maximum,
-    )
-    return cost, ideal_times(cost, points.output, points.flop_s, points.byte_s, np.maximum, np.where)
+    columns = np.broadcast_arrays(*(np.asarray(p) for p in points))
+    index = columns[0]
+    order = np.argsort(index, kind="stable")
+    ends = np.searchsorted(index[order], np.arange(len(models) + 1))
+    results = _Results(len(index))
+    for row, model in enumerate(models):
+        chosen = order[ends[row] : ends[row + 1]]
+        if not len(chosen):
+            continue
+        batch, prompt, output, flop_s, byte_s = (c[chosen] for c in columns[1:])
+        cost = costs_of(model, batch, prompt, output, flags, overhead, NUMPY)
+        results.put(chosen, cost, ideal_times(cost, flop_s, byte_s, NUMPY))
+    return results.costs(), results.times()
+
+
+_SIZES = tuple(f for f in Costs._fields if f not in ("prefill", "first_step", "decode", "stretches"))
+_PHASES = ("prefill", "first_step", "decode")
+
+
+class _Results:
+    """Columns that are filled model by model."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.columns: dict[tuple[str, str], Any] = {}
+
+    def put(self, where: Any, cost: Costs, times: IdealTimes) -> None:
+        for field in _SIZES:
+            self._put(where, "", field, getattr(cost, field))
+        for phase in _PHASES:
+            for field in PhaseCost._fields:
+                self._put(where, phase, field, getattr(getattr(cost, phase), field))
+        for field in IdealTimes._fields:
+            self._put(where, "times", field, getattr(times, field))
+
+    def _put(self, where: Any, phase: str, field: str, value: Any) -> None:
+        kind = np.asarray(value).dtype
+        column = self.columns.get((phase, field))
+        if column is None:
+            column = np.zeros(self.length, dtype=kind)
+        elif kind == np.float64 and column.dtype != np.float64:
+            column = column.astype(np.float64)
+        column[where] = value
+        self.columns[phase, field] = column
+
+    def costs(self) -> Costs:
+        phases = {p: PhaseCost(*(self.columns.get((p, f)) for f in PhaseCost._fields)) for p in _PHASES}
+        sizes: dict[str, Any] = {f: self.columns.get(("", f)) for f in _SIZES}
+        return Costs(**sizes, **phases, stretches=())
+
+    def times(self) -> IdealTimes:
+        return cast(IdealTimes, IdealTimes(*(self.columns.get(("times", f)) for f in IdealTimes._fields)))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kernelroof.models.dtypes import BITS, RUN_DTYPES, canonical
 from kernelroof.models.errors import ConfigError, UsageError
+from kernelroof.models.precision import Precision, precision
 from kernelroof.models.spec import ModelSpec
 
 MASKS = ("auto", "causal", "full")
@@ -63,8 +64,7 @@ def make_workload(
 
     Raises:
         UsageError: a size below 1, an unknown format or convention, or more tokens than positions.
-        ConfigError: the model needs what the closed form does not model (a sliding window that the
-            context outgrows, a quantised checkpoint without `weights_dtype`).
+        ConfigError: a quantised checkpoint without `weights_dtype`.
     """
     for option, size in (("--batch", batch), ("--prompt", prompt), ("--output", output)):
         if size < 1:
@@ -74,12 +74,6 @@ def make_workload(
             f"--prompt {prompt} + --output {output} = {prompt + output} tokens, but {spec.name} has "
             f"max_position_embeddings {spec.max_positions}",
             "Ask for fewer tokens.",
-        )
-    if spec.sliding_window is not None and prompt + output >= spec.sliding_window:
-        raise ConfigError(
-            f"{spec.name}: sliding_window {spec.sliding_window} does not exceed the {prompt + output} tokens "
-            "asked for, and the closed form has no sliding-window cache",
-            f"Ask for fewer than {spec.sliding_window} tokens (prompt + output).",
         )
     if spec.quantised and weights_dtype is None:
         raise ConfigError(
@@ -112,6 +106,11 @@ def make_workload(
         embedding=embedding,
         overhead=overhead,
     )
+
+
+def precision_of(spec: ModelSpec, workload: Workload) -> Precision:
+    """The formats that a workload holds the model in."""
+    return precision(workload.dtype, workload.weights_dtype, workload.kv_dtype)
 
 
 def effective_mask(workload: Workload) -> str:

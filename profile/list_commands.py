@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from typing import Any
 
-from kernelroof.models.estimate import costs, parameters
+from kernelroof.models.estimate import costs
 from kernelroof.models.presets import load_config, preset_names
 from kernelroof.models.spec import read_spec
 from kernelroof.models.workload import make_workload
@@ -23,7 +23,7 @@ def models(args: argparse.Namespace) -> int:
             {
                 "name": name,
                 "model_type": spec.model_type,
-                "parameters": sum(parameters(spec)),
+                "parameters": cost.parameters,
                 "layers": spec.layers,
                 "hidden": spec.hidden,
                 "heads": spec.heads,

@@ -3,11 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelroof.models.estimate import costs, costs_of, ideal_times, parameters
+from kernelroof.models.coefficients import coefficients
+from kernelroof.models.estimate import costs, costs_of, flags_of, ideal_times
 from kernelroof.models.presets import load_config, preset_names
 from kernelroof.models.record import estimate_record
 from kernelroof.models.spec import read_spec
-from kernelroof.models.workload import make_workload
+from kernelroof.models.workload import make_workload, precision_of
 
 A100_80GB = {"flop_s": 312e12, "byte_s": 2039e9, "memory_bytes": 80 * 10**9}
 
@@ -80,12 +81,13 @@ def test_llama_3_8b_batch_32(llama):
 
 def test_qwen_2_5_7b_int4():
     spec = spec_of("qwen2.5-7b")
-    count = parameters(spec)
-    assert sum(count) == 7_615_616_512
-    assert count.linear // 2 == 3_262_644_224
-    assert (count.table + count.head) * 2 == 2_179_989_504
     cost = costs(spec, make_workload(spec, weights_dtype="int4"))
-    assert cost.weight_bytes == 3_262_644_224 + 2_179_989_504 + 2 * count.vector
+    table = head = spec.vocab * spec.hidden
+    linear = cost.matmul_parameters - head
+    assert cost.parameters == 7_615_616_512
+    assert linear // 2 == 3_262_644_224
+    assert (table + head) * 2 == 2_179_989_504
+    assert cost.weight_bytes == 3_262_644_224 + 2_179_989_504 + 2 * (cost.parameters - linear - table - head)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,7 @@ def test_ideal_decode_equals_the_sum_over_steps(preset, batch, prompt, output, f
         )
         for k in range(output)
     )
-    assert ideal_times(cost, output, flop_s, byte_s).decode_s == pytest.approx(expected, rel=1e-9)
+    assert ideal_times(cost, flop_s, byte_s).decode_s == pytest.approx(expected, rel=1e-9)
 
 
 def test_ideal_decode_where_the_bound_changes():
@@ -201,10 +203,10 @@ def test_ideal_decode_where_the_bound_changes():
     compute_bound = [f / flop_s >= m / byte_s for f, m in zip(flops, moved, strict=True)]
     assert len(set(compute_bound)) == 2
     expected = sum(max(f / flop_s, m / byte_s) for f, m in zip(flops, moved, strict=True))
-    assert ideal_times(cost, 40, flop_s, byte_s).decode_s == pytest.approx(expected, rel=1e-12)
+    assert ideal_times(cost, flop_s, byte_s).decode_s == pytest.approx(expected, rel=1e-12)
 
 
 def test_costs_of_is_what_costs_calls(llama):
-    assert costs_of(llama, 2, 10, 3, 16, 16, 16, True, True, False, True, False, False, 0.1, max) == costs(
-        llama, make_workload(llama, batch=2, prompt=10, output=3)
-    )
+    workload = make_workload(llama, batch=2, prompt=10, output=3)
+    model = coefficients(llama, precision_of(llama, workload))
+    assert costs_of(model, 2, 10, 3, flags_of(workload)) == costs(llama, workload)

@@ -1,0 +1,180 @@
+"""A model in given formats, boiled down to the few numbers that the estimate's formulas need.
+
+This is the only place where layers are walked; all formulas after it are arithmetic on these sums,
+so a million workloads of one model cost a million times a few operations, whatever its layers are.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from kernelroof.models.dtypes import BITS
+from kernelroof.models.layers import Attention, LayerGroup, Linear
+from kernelroof.models.precision import Precision, plain
+from kernelroof.models.spec import ModelSpec
+
+UNBOUNDED = 1 << 60
+"""Stands for "no window": more tokens than any context, small enough for 64-bit arithmetic."""
+
+
+class WindowGroup(NamedTuple):
+    """All layers whose queries see the same number of tokens; sums over these layers."""
+
+    window: int
+    pair_flops: int
+    """Per query-key pair."""
+    key_flops: int
+    """Per key, whatever the number of queries: a latent cache's expansion."""
+    scores: int
+    """Heads: elements of the score matrices per query-key pair."""
+    expanded: int
+    """Elements per key that eager attention reads once K and V are expanded to all heads; 0 if that is not needed."""
+    kept_bytes: int
+    """What the cache grows by per token."""
+    read_bytes: int
+    """What is read of the cache per key."""
+
+
+class ExpertGroup(NamedTuple):
+    """Layers with the same number of routed experts."""
+
+    experts: int
+    used: int
+    bytes_each: int
+    """One expert of each of these layers."""
+
+
+class Coefficients(NamedTuple):
+    """Sums over a model's layers. Bytes are in the formats that were asked for."""
+
+    parameters: int
+    active_parameters: int
+    """Parameters that one token meets: with top-k of the routed experts only."""
+    matmul_parameters: int
+    """Elements of all matrices that multiply, the head's too, whether tied or not; all experts."""
+    weight_bytes: int
+    table_bytes: int
+    """The embedding table, 0 where it is tied: then it is the head."""
+    always_bytes: int
+    """Read in every forward: everything but the table and the routed experts."""
+    token_flops: int
+    head_flops: int
+    scan_flops: int
+    token_io_bytes: int
+    """Operands and results of products and attention per token."""
+    head_io_bytes: int
+    state_bytes: int
+    """Recurrent state per sequence."""
+    hidden_bytes: int
+    inner_bytes: int
+    logit_bytes: int
+    peak_heads: int
+    """Most heads of a layer: eager attention's scores are alive for one layer at a time."""
+    unit_bytes: int
+    windows: tuple[WindowGroup, ...]
+    """In order of their windows."""
+    experts: tuple[ExpertGroup, ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
+    """The numbers of `spec` with weights and cache held as `precision` says."""
+    unit = BITS[precision.run] // 8
+    held = plain(precision.run)
+    linears = [(group, linear) for group in spec.groups for linear in group.linears]
+    matrices = sum(g.count * li.copies * li.elements for g, li in linears)
+    idle = sum(g.count * (li.copies - li.used) * li.elements for g, li in linears)
+    biases = sum(g.count * li.copies * li.outputs for g, li in linears if li.bias)
+    idle_biases = sum(g.count * (li.copies - li.used) * li.outputs for g, li in linears if li.bias)
+    vectors = sum(g.count * g.vectors for g in spec.groups) + spec.vectors + biases
+    table, head = spec.table, spec.head.elements
+    untied = 0 if spec.tied else head
+    head_bias = spec.head.outputs if spec.head.bias else 0
+    stored, routed = 0, {}
+    for group in spec.groups:
+        for linear in group.linears:
+            size = _stored(group, linear, precision)
+            stored += linear.copies * size
+            if linear.copies > 1:
+                key = (linear.copies, linear.used)
+                bias = group.count * linear.outputs * unit if linear.bias else 0
+                routed[key] = routed.get(key, 0) + size + bias
+    experts = tuple(ExpertGroup(e, k, size) for (e, k), size in sorted(routed.items()))
+    table_bytes = 0 if spec.tied else held.matrix_bytes(table, 1)
+    weight_bytes = stored + (vectors + head_bias) * unit + held.matrix_bytes(head, 1) + table_bytes
+    parameters = matrices + vectors + head_bias + table + untied
+    return Coefficients(
+        parameters=parameters,
+        active_parameters=parameters - idle - idle_biases,
+        matmul_parameters=matrices + head,
+        weight_bytes=weight_bytes,
+        table_bytes=table_bytes,
+        always_bytes=weight_bytes - table_bytes - sum(e.experts * e.bytes_each for e in experts),
+        token_flops=2 * sum(g.count * li.used * li.elements for g, li in linears if li.per == "token"),
+        head_flops=2 * head,
+        scan_flops=sum(g.count * g.state.scan_flops for g in spec.groups if g.state),
+        token_io_bytes=unit * (_linear_io(spec) + _attention_io(spec)),
+        head_io_bytes=unit * (spec.head.inputs + spec.head.outputs),
+        state_bytes=sum(g.count * _state_bytes(g, precision) for g in spec.groups),
+        hidden_bytes=spec.hidden * unit,
+        inner_bytes=max(g.inner for g in spec.groups) * unit,
+        logit_bytes=spec.head.outputs * unit,
+        peak_heads=max((g.attention.heads for g in spec.groups if g.attention), default=0),
+        unit_bytes=unit,
+        windows=_windows(spec, precision),
+        experts=experts,
+    )
+
+
+def _stored(group: LayerGroup, linear: Linear, precision: Precision) -> int:
+    """Bytes of one copy of a matrix in all layers of its group."""
+    shape = linear.inputs, linear.outputs
+    if not precision.excluded:
+        return group.count * precision.linear.matrix_bytes(*shape)
+    return sum(precision.of(f"layers.{i}.{linear.name}").matrix_bytes(*shape) for i in group.indices)
+
+
+def _linear_io(spec: ModelSpec) -> int:
+    return sum(
+        g.count * li.used * (li.inputs + li.outputs) for g in spec.groups for li in g.linears if li.per == "token"
+    )
+
+
+def _attention_io(spec: ModelSpec) -> int:
+    """Queries read and results written."""
+    cores = ((g.count, g.attention) for g in spec.groups if g.attention)
+    return sum(count * core.heads * (core.head_dim + core.value_dim) for count, core in cores)
+
+
+def _state_bytes(group: LayerGroup, precision: Precision) -> int:
+    if group.state is None:
+        return 0
+    run = BITS[precision.run]
+    bits = run if group.state.bits is None else group.state.bits
+    return (group.state.elements * bits + group.state.conv_elements * run + 7) // 8
+
+
+def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
+    found: dict[int, WindowGroup] = {}
+    for group in spec.groups:
+        core = group.attention
+        if core is None:
+            continue
+        window = UNBOUNDED if core.window is None else core.window
+        sums = found.get(window, WindowGroup(window, 0, 0, 0, 0, 0, 0))
+        n = group.count
+        found[window] = WindowGroup(
+            window=window,
+            pair_flops=sums.pair_flops + n * 2 * core.heads * (core.head_dim + core.value_dim),
+            key_flops=sums.key_flops + n * 2 * sum(li.elements for li in group.linears if li.per == "context"),
+            scores=sums.scores + n * core.heads,
+            expanded=sums.expanded + n * _expanded(core),
+            kept_bytes=sums.kept_bytes + n * precision.kv.matrix_bytes(core.kept_width, 1),
+            read_bytes=sums.read_bytes + n * precision.kv.matrix_bytes(core.read_width, 1),
+        )
+    return tuple(found[w] for w in sorted(found))
+
+
+def _expanded(core: Attention) -> int:
+    return core.heads * (core.head_dim + core.value_dim) if core.kv_heads < core.heads else 0

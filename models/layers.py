@@ -1,0 +1,90 @@
+"""What a layer is made of: weight matrices, an attention core or a recurrent state, and the rest.
+
+A model is read into these few shapes (`kernelroof.models.spec`), and every figure of the estimate
+follows from them: parameters, bytes in any format, FLOPs, cache. All sizes are element counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Linear(NamedTuple):
+    """A weight matrix [inputs, outputs], with the name that its module has within the layer.
+
+    copies: matrices of this shape that are held: 1, or the number of routed experts.
+    used: how many of the copies multiply each token (top-k).
+    per: "token": applied to every new token; "context": applied again to every cached token in each
+        forward (the expansion of a latent cache).
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool = False
+    copies: int = 1
+    used: int = 1
+    per: str = "token"
+
+    @property
+    def elements(self) -> int:
+        """Elements of one matrix, without its bias."""
+        return self.inputs * self.outputs
+
+
+class Attention(NamedTuple):
+    """The core of an attention: scores, softmax and weighted sum; its projections are linears.
+
+    head_dim is the width of queries and keys, value_dim that of values. `window` is the number of
+    latest tokens that a query sees, its own among them; None: all. `kept_width` is the number of
+    elements that the layer's cache grows by per token (0 where it reads another layer's), and
+    `read_width` what a query reads per token it sees.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    window: int | None
+    kept_width: int
+    read_width: int
+
+
+class State(NamedTuple):
+    """A recurrent state of fixed size per sequence (state-space models, linear attention).
+
+    elements and conv_elements are kept per sequence; `bits` is the size of a state's element, None
+    for the run's own format. scan_flops is what the recurrence computes per token, the projections
+    apart.
+    """
+
+    elements: int
+    conv_elements: int
+    bits: int | None
+    scan_flops: int
+
+
+class LayerGroup(NamedTuple):
+    """Layers that are alike, with their positions in the model."""
+
+    indices: tuple[int, ...]
+    linears: tuple[Linear, ...]
+    vectors: int
+    """Elements of norms, convolutions, routing biases and other small parameters, without biases of linears."""
+    attention: Attention | None
+    state: State | None
+    inner: int
+    """Elements per token that are alive at the widest moment inside the layer, its input and residual apart."""
+
+    @property
+    def count(self) -> int:
+        return len(self.indices)
+
+
+def attention(
+    heads: int, kv_heads: int, head_dim: int, value_dim: int | None = None, window: int | None = None
+) -> Attention:
+    """Ordinary (multi-head, grouped-query, multi-query) attention, which keeps K and V of its own heads."""
+    value_dim = head_dim if value_dim is None else value_dim
+    width = kv_heads * (head_dim + value_dim)
+    return Attention(heads, kv_heads, head_dim, value_dim, window, width, width)
