@@ -83,22 +83,23 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
     unit = BITS[precision.run] // 8
     held = plain(precision.run)
     linears = [(group, linear) for group in spec.groups for linear in group.linears]
-    matrices = sum(g.count * li.copies * li.elements for g, li in linears)
-    idle = sum(g.count * (li.copies - li.used) * li.elements for g, li in linears)
-    biases = sum(g.count * li.copies * li.outputs for g, li in linears if li.bias)
-    idle_biases = sum(g.count * (li.copies - li.used) * li.outputs for g, li in linears if li.bias)
-    vectors = sum(g.count * g.vectors for g in spec.groups) + spec.vectors + biases
+    matrices = sum(g.layers * li.copies * li.elements for g, li in linears)
+    idle = sum(g.layers * (li.copies - li.used) * li.elements for g, li in linears)
+    biases = sum(g.layers * li.copies * li.outputs for g, li in linears if li.bias)
+    idle_biases = sum(g.layers * (li.copies - li.used) * li.outputs for g, li in linears if li.bias)
+    vectors = sum(g.layers * g.vectors for g in spec.groups) + spec.vectors + biases
     table, head = spec.table, spec.head.elements
     untied = 0 if spec.tied else head
     head_bias = spec.head.outputs if spec.head.bias else 0
-    stored, routed = 0, {}
+    stored = 0
+    routed: dict[tuple[int, int], int] = {}
     for group in spec.groups:
         for linear in group.linears:
             size = _stored(group, linear, precision)
             stored += linear.copies * size
             if linear.copies > 1:
                 key = (linear.copies, linear.used)
-                bias = group.count * linear.outputs * unit if linear.bias else 0
+                bias = group.layers * linear.outputs * unit if linear.bias else 0
                 routed[key] = routed.get(key, 0) + size + bias
     experts = tuple(ExpertGroup(e, k, size) for (e, k), size in sorted(routed.items()))
     table_bytes = 0 if spec.tied else held.matrix_bytes(table, 1)
@@ -111,12 +112,12 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         weight_bytes=weight_bytes,
         table_bytes=table_bytes,
         always_bytes=weight_bytes - table_bytes - sum(e.experts * e.bytes_each for e in experts),
-        token_flops=2 * sum(g.count * li.used * li.elements for g, li in linears if li.per == "token"),
+        token_flops=2 * sum(g.layers * li.used * li.elements for g, li in linears if li.per == "token"),
         head_flops=2 * head,
-        scan_flops=sum(g.count * g.state.scan_flops for g in spec.groups if g.state),
+        scan_flops=sum(g.layers * g.state.scan_flops for g in spec.groups if g.state),
         token_io_bytes=unit * (_linear_io(spec) + _attention_io(spec)),
         head_io_bytes=unit * (spec.head.inputs + spec.head.outputs),
-        state_bytes=sum(g.count * _state_bytes(g, precision) for g in spec.groups),
+        state_bytes=sum(g.layers * _state_bytes(g, precision) for g in spec.groups),
         hidden_bytes=spec.hidden * unit,
         inner_bytes=max(g.inner for g in spec.groups) * unit,
         logit_bytes=spec.head.outputs * unit,
@@ -131,19 +132,19 @@ def _stored(group: LayerGroup, linear: Linear, precision: Precision) -> int:
     """Bytes of one copy of a matrix in all layers of its group."""
     shape = linear.inputs, linear.outputs
     if not precision.excluded:
-        return group.count * precision.linear.matrix_bytes(*shape)
+        return group.layers * precision.linear.matrix_bytes(*shape)
     return sum(precision.of(f"layers.{i}.{linear.name}").matrix_bytes(*shape) for i in group.indices)
 
 
 def _linear_io(spec: ModelSpec) -> int:
     return sum(
-        g.count * li.used * (li.inputs + li.outputs) for g in spec.groups for li in g.linears if li.per == "token"
+        g.layers * li.used * (li.inputs + li.outputs) for g in spec.groups for li in g.linears if li.per == "token"
     )
 
 
 def _attention_io(spec: ModelSpec) -> int:
     """Queries read and results written."""
-    cores = ((g.count, g.attention) for g in spec.groups if g.attention)
+    cores = ((g.layers, g.attention) for g in spec.groups if g.attention)
     return sum(count * core.heads * (core.head_dim + core.value_dim) for count, core in cores)
 
 
@@ -163,7 +164,7 @@ def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
             continue
         window = UNBOUNDED if core.window is None else core.window
         sums = found.get(window, WindowGroup(window, 0, 0, 0, 0, 0, 0))
-        n = group.count
+        n = group.layers
         found[window] = WindowGroup(
             window=window,
             pair_flops=sums.pair_flops + n * 2 * core.heads * (core.head_dim + core.value_dim),

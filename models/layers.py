@@ -77,7 +77,7 @@ class LayerGroup(NamedTuple):
     """Elements per token that are alive at the widest moment inside the layer, its input and residual apart."""
 
     @property
-    def count(self) -> int:
+    def layers(self) -> int:
         return len(self.indices)
 
 

@@ -35,7 +35,7 @@ class ModelSpec(NamedTuple):
 
     @property
     def layers(self) -> int:
-        return sum(g.count for g in self.groups)
+        return sum(g.layers for g in self.groups)
 
     @property
     def attention(self) -> Attention | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from kernelroof.models.coefficients import Coefficients
@@ -86,4 +86,4 @@ class _Results:
         return Costs(**sizes, **phases, stretches=())
 
     def times(self) -> IdealTimes:
-        return cast(IdealTimes, IdealTimes(*(self.columns.get(("times", f)) for f in IdealTimes._fields)))
+        return IdealTimes(*(self.columns.get(("times", f)) for f in IdealTimes._fields))
