@@ -1,4 +1,4 @@
-"""Options of the commands that compare and decide: compare, sweep, batching."""
+"""Options of the commands that compare and decide: memory, compare, sweep, batching."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Any
 
 from kernelroof.models.errors import UsageError
 from kernelroof.profile.workload_options import add_workload
+
+_MEMORY_EPILOG = """examples:
+  kernelroof memory llama-3-8b --gpu l4 --batch 8 --prompt 4096
+  kernelroof memory llama-3-8b --gpu rtx-4080 --dtype float16 --tp 1,2 --nvme-gbs 12
+  kernelroof memory --memory-gb 16 --reserve-gb 2                 which model sizes fit at each precision
+  kernelroof memory --gpu h100-sxm --params-b 7                   what the storage tiers cost"""
 
 _COMPARE_EPILOG = """examples:
   kernelroof compare llama-3-8b --gpu a100-80gb --gpu h100-sxm --gpu l40s
@@ -28,6 +34,7 @@ _BATCHING_EPILOG = """examples:
 
 def add_decision_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the parsers of all of them."""
+    _add_memory(commands)
     _add_compare(commands)
     _add_sweep(commands)
     _add_batching(commands)
@@ -78,6 +85,30 @@ def _list_option(parser: Any, flag: str, kind: Callable[[str], Any], default: st
     parser.add_argument(
         flag, type=kind, default=kind(default) if default else None, metavar="LIST", help=f"{what}{shown}"
     )
+
+
+def _add_memory(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = _parser(
+        commands,
+        "memory",
+        "what fits, what does not, and where the rest can go",
+        "Memory by part, the largest batch and context, splits over GPUs, offload, paged caches; "
+        "without MODEL: which sizes fit a GPU.",
+        _MEMORY_EPILOG,
+    )
+    add_workload(parser, optional_model=True)
+    more = parser.add_argument_group("several GPUs, and tiers of storage")
+    _list_option(more, "--tp", numbers, "1:8", "tensor-parallel sizes")
+    _list_option(more, "--pp", numbers, "1", "pipeline-parallel sizes")
+    more.add_argument("--link-gbs", type=float, metavar="X", help="GPU to GPU, one way, GB/s (default: the GPU's own)")
+    more.add_argument("--host-gbs", type=float, metavar="X", help="host memory, GB/s (default: 100)")
+    more.add_argument("--nvme-gbs", type=float, metavar="X", help="NVMe drive, GB/s (default: 7)")
+    more.add_argument("--disk-gbs", type=float, metavar="X", help="hard disk, GB/s (default: 0.2)")
+    _list_option(more, "--blocks", numbers, "16,32,64,256", "tokens per block of a paged cache")
+    alone = parser.add_argument_group("without a model")
+    alone.add_argument("--params-b", type=float, metavar="X", help="parameters in billions, read from each tier")
+    alone.add_argument("--reserve-gb", type=float, default=0.0, metavar="X", help="memory kept free (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_compare(commands: argparse._SubParsersAction[Any]) -> None:

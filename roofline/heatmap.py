@@ -61,7 +61,7 @@ def plot_heat(
     figure, _canvas = new_figure(columns * width + 1.6, lines * height + 1.5)
     grid = figure.subplots(lines, columns, squeeze=False)
     norm = _norm(table[column].astype(float).to_numpy())
-    image = None
+    image: Any = None
     for panel, (names, rows) in zip(grid.flat, panels, strict=False):
         words = names if isinstance(names, tuple) else (names,)
         image = _draw(panel, rows, column, axes, xs, ys, norm)
