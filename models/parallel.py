@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kernelroof.models.dtypes import BITS
 from kernelroof.models.errors import UsageError
-from kernelroof.models.estimate import costs
+from kernelroof.models.estimate import PhaseCost, costs
 from kernelroof.models.layers import Attention, LayerGroup, Linear
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload
@@ -52,12 +52,14 @@ def split(
     flop_s: float,
     byte_s: float,
     link_byte_s: float,
+    executed: bool = False,
 ) -> Split:
     """Estimate a split of `spec` over tp * pp GPUs.
 
     Args:
         flop_s, byte_s: peaks of one GPU (FLOP/s, B/s).
         link_byte_s: what one GPU can send to the others, one direction (B/s).
+        executed: count all bytes that the estimate knows (`PhaseCost.executed_bytes`), not only those that must move.
 
     Raises:
         UsageError: more pipeline stages than layers, or heads that do not divide.
@@ -68,8 +70,7 @@ def split(
     times, sizes = [], []
     for stage in stages:
         cost = costs(_shard(stage, tp), workload)
-        prefill = max((cost.prefill.flops + cost.prefill.scan_flops) / flop_s, cost.prefill.bytes / byte_s)
-        step = max((cost.first_step.flops + cost.first_step.scan_flops) / flop_s, cost.first_step.bytes / byte_s)
+        prefill, step = (_phase_s(phase, flop_s, byte_s, executed) for phase in (cost.prefill, cost.first_step))
         times.append((prefill, step))
         sizes.append((cost.total_bytes, cost.weight_bytes, cost.kv_bytes))
     total, weights, kv = max(sizes)
@@ -110,6 +111,11 @@ def split(
         prefill_s=sum(prefill for prefill, _ in times) + prefill_comm,
         tokens_per_s=batch / slowest,
     )
+
+
+def _phase_s(phase: PhaseCost, flop_s: float, byte_s: float, executed: bool) -> float:
+    moved = phase.executed_bytes if executed else phase.bytes
+    return float(max((phase.flops + phase.scan_flops) / flop_s, moved / byte_s))
 
 
 def _stages(spec: ModelSpec, pp: int) -> list[ModelSpec]:

@@ -203,6 +203,7 @@ _COMMANDS = {
     "doctor": ("doctor", "run"),
     "models": ("list_commands", "models"),
     "gpus": ("list_commands", "gpus"),
+    "advise": ("advise_command", "run"),
     "memory": ("memory_command", "run"),
     "batching": ("batching_command", "run"),
     "compare": ("compare_command", "run"),

@@ -1,4 +1,4 @@
-"""Options of the commands that compare and decide: memory, compare, sweep, batching."""
+"""Options of the commands that compare and decide: advise, memory, compare, sweep, batching."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import Any
 
 from kernelroof.models.errors import UsageError
 from kernelroof.profile.workload_options import add_workload
+
+_ADVISE_EPILOG = """examples:
+  kernelroof advise llama-3-8b --gpu a100-80gb
+  kernelroof advise llama-3-8b --gpu h100-sxm --batch 32 --prompt 4096 --goal throughput
+  kernelroof advise llama-3-8b --gpu l4 --draft qwen2.5-0.5b --drafted 5 --acceptance 0.8"""
 
 _MEMORY_EPILOG = """examples:
   kernelroof memory llama-3-8b --gpu l4 --batch 8 --prompt 4096
@@ -34,6 +39,7 @@ _BATCHING_EPILOG = """examples:
 
 def add_decision_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the parsers of all of them."""
+    _add_advise(commands)
     _add_memory(commands)
     _add_compare(commands)
     _add_sweep(commands)
@@ -85,6 +91,38 @@ def _list_option(parser: Any, flag: str, kind: Callable[[str], Any], default: st
     parser.add_argument(
         flag, type=kind, default=kind(default) if default else None, metavar="LIST", help=f"{what}{shown}"
     )
+
+
+def _add_advise(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = _parser(
+        commands,
+        "advise",
+        "what would help this model on this GPU, and by how much",
+        "Every lever with the effect that the estimate computes, the term that shrinks, and the limit it runs into.",
+        _ADVISE_EPILOG,
+    )
+    add_workload(parser)
+    parser.add_argument(
+        "--goal",
+        choices=("latency", "throughput", "ttft", "memory"),
+        help="what to sort by (default: latency, or memory where the model does not fit)",
+    )
+    guess = parser.add_argument_group("what the estimate can't know")
+    _list_option(guess, "--lengths", _lengths, "200,100,30,80", "output lengths, for continuous batching")
+    guess.add_argument("--drafted", type=int, default=4, metavar="N", help="tokens drafted per pass (default: 4)")
+    guess.add_argument(
+        "--acceptance", type=float, default=0.7, metavar="P", help="probability that a draft is right (default: 0.7)"
+    )
+    guess.add_argument("--draft", metavar="MODEL", help="model that drafts (default: drafts cost nothing)")
+    guess.add_argument(
+        "--shared-prompt",
+        type=float,
+        default=0.5,
+        metavar="X",
+        help="share of the prompt that is cached (default: 0.5)",
+    )
+    guess.add_argument("--chunk", type=int, default=512, metavar="N", help="prefill chunk in tokens (default: 512)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_memory(commands: argparse._SubParsersAction[Any]) -> None:
