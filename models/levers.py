@@ -8,7 +8,7 @@ matrices shows. Elementwise kernels, launches and efficiency are not in it: gain
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kernelroof.models.batching import continuous_batches, static_batches
 from kernelroof.models.capacity import largest_batch
@@ -124,7 +124,7 @@ def best_first(found: Sequence[Lever], before: State, goal: str) -> list[Lever]:
 
 
 def _phase_s(phase: PhaseCost, device: Device) -> float:
-    return max((phase.flops + phase.scan_flops) / device.flop_s, phase.executed_bytes / device.byte_s)
+    return float(max((phase.flops + phase.scan_flops) / device.flop_s, phase.executed_bytes / device.byte_s))
 
 
 def _state(cost: Costs, batch: int, device: Device) -> State:
@@ -174,7 +174,8 @@ def _formats(
     for dtype in formats:
         if BITS[dtype] >= BITS[getattr(workload, field)]:
             continue
-        cost = costs(spec, workload._replace(**{field: dtype}))
+        change: dict[str, Any] = {field: dtype}
+        cost = costs(spec, workload._replace(**change))
         found.append(
             Lever(
                 name,
