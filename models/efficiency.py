@@ -25,7 +25,8 @@ STATEMENT = (
 _BYTES = {"bfloat16": 2, "fp8": 1, "fp8_block": 1}
 _SAME_AS = {"float16": "bfloat16"}
 """Same width, same peak, same kernels up to the type: half precision was not measured on its own."""
-_PEAKS = {"fp8_block": "fp8"}
+_PEAKS = {"fp8": "fp8", "fp8_block": "fp8"}
+"""Narrow formats, whose activations are narrowed first, and the peak that they run at."""
 
 
 class Expected(NamedTuple):
@@ -69,8 +70,8 @@ def expected_gemm(
     if m < 1 or n < 1 or k < 1:
         raise UsageError(f"a product of {m} x {k} and {k} x {n} has no size", "Give sizes of at least 1.")
     dtype = _SAME_AS.get(dtype, dtype)
-    shape = Gemm(m, n, k, _BYTES.get(dtype, 2), dtype in _PEAKS or dtype == "fp8")
-    return _expected(table or shipped_table(), gpu_key, "gemm", f"gemm {dtype}", shape, dtype)
+    shape = Gemm(m, n, k, _BYTES.get(dtype, 2), dtype in _PEAKS)
+    return expected(table or shipped_table(), gpu_key, f"gemm {dtype}", shape, dtype)
 
 
 def expected_attention(
@@ -116,7 +117,7 @@ def expected_attention(
         return NotLearned(f"attention in {dtype} was not measured", None)
     if phase == "decode" and queries > 1:
         return NotLearned("decode with several queries per sequence was not measured", None)
-    return _expected(table or shipped_table(), gpu_key, phase, name, shape, dtype)
+    return expected(table or shipped_table(), gpu_key, name, shape, dtype)
 
 
 def attention_table(phase: str, head_dim: int, kv_dtype: str, windowed: bool) -> str:
@@ -124,15 +125,17 @@ def attention_table(phase: str, head_dim: int, kv_dtype: str, windowed: bool) ->
     return f"{phase} d{head_dim} kv-{kv_dtype} {'window' if windowed else 'full'}"
 
 
-def _expected(
-    table: EfficiencyTable, gpu_key: str, kind_name: str, name: str, shape: Gemm | Attention, dtype: str
+def expected(
+    table: EfficiencyTable, gpu_key: str, name: str, shape: Gemm | Attention, dtype: str
 ) -> Expected | NotLearned:
+    """Return what to expect of a shape by the corrections called `name`; `dtype` is what it computes in."""
     gpu = table.gpus.get(gpu_key)
     if gpu is None:
         return NotLearned(f"no kernel was measured on {gpu_key} or another GPU of its architecture", None)
     flop_s = gpu.flop_s.get(_PEAKS.get(dtype, dtype))
     if flop_s is None:
         return NotLearned(f"{gpu_key} has no peak for {dtype}", None)
+    kind_name = name.split(" ", 1)[0]
     kind = KINDS[kind_name]
     flops, moved_bytes = kind.work(shape)
     ideal = max(flops / flop_s, moved_bytes / gpu.byte_s)
