@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kernelroof.models.efficiency_table import EfficiencyTable, shipped_table
+from kernelroof.models.efficiency_table import EfficiencyTable, kind_of, shipped_table
 from kernelroof.models.errors import UsageError
-from kernelroof.models.kernel_work import KINDS, Attention, Chip, Gemm
+from kernelroof.models.kernel_work import KINDS, Attention, Gemm
 
 STATEMENT = (
     "expected times are those of vLLM's kernels on the device, without host time: eager Hugging Face is slower, "
@@ -132,22 +132,21 @@ def expected(
     gpu = table.gpus.get(gpu_key)
     if gpu is None:
         return NotLearned(f"no kernel was measured on {gpu_key} or another GPU of its architecture", None)
-    flop_s = gpu.flop_s.get(_PEAKS.get(dtype, dtype))
-    if flop_s is None:
+    chip = gpu.chips.get(_PEAKS.get(dtype, dtype))
+    if chip is None:
         return NotLearned(f"{gpu_key} has no peak for {dtype}", None)
-    kind_name = name.split(" ", 1)[0]
+    kind_name = kind_of(name)
     kind = KINDS[kind_name]
-    flops, moved_bytes = kind.work(shape)
-    ideal = max(flops / flop_s, moved_bytes / gpu.byte_s)
+    work = kind.work(shape)
+    ideal = max(work.flops / chip.flop_s, work.moved_bytes / chip.byte_s)
     found = table.corrections.get((gpu.like, name))
     if found is None:
         return NotLearned(f"{name} was not measured on {gpu.like}", ideal)
-    chip = Chip(gpu.sms, flop_s, gpu.byte_s)
-    place = kind.place(shape, chip)
+    rough, place = kind.rough(shape, work, chip, found.terms)
     factor, extrapolated = found.factor(place)
-    seconds = kind.seconds(shape, chip, found.terms) * factor
+    seconds = rough * factor
     # What fits the last-level cache may be read from there, faster than memory delivers; nothing else may.
-    least = 0.0 if moved_bytes <= gpu.l2_bytes else ideal
+    least = 0.0 if work.moved_bytes <= gpu.l2_bytes else ideal
     if seconds < least:
         seconds = least
     low, high = found.band(place[0], seconds)

@@ -11,11 +11,10 @@ from math import exp, log
 from typing import NamedTuple
 
 from kernelroof.models.errors import ReportError
-from kernelroof.models.kernel_work import KINDS
+from kernelroof.models.kernel_work import KINDS, Chip
 
 TABLE_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "efficiency.csv")
-COLUMNS = ("gpu", "table", "part", "values")
-ANY_GPU = "*"
+COLUMNS = ("gpu", "table", "terms", "first", "second", "third", "windows", "low", "high", "logs")
 
 
 class Correction(NamedTuple):
@@ -56,11 +55,10 @@ class GpuFigures(NamedTuple):
     """A GPU whose kernels were measured, or (`like` another) one of the same architecture."""
 
     like: str
-    sms: int
-    byte_s: float
     l2_bytes: int
     """0 where unknown"""
-    flop_s: dict[str, float]
+    chips: dict[str, Chip]
+    """by the dtype that is computed in"""
 
 
 class EfficiencyTable(NamedTuple):
@@ -112,60 +110,55 @@ def shipped_table() -> EfficiencyTable:
 def parse_table(lines: Iterable[str]) -> EfficiencyTable:
     """Read the table's text; lines that start with # are for people."""
     gpus: dict[str, GpuFigures] = {}
-    transfer: dict[str, tuple[float, float]] = {}
-    parts: dict[tuple[str, str], dict[str, str]] = {}
+    bands: dict[str, tuple[float, float]] = {}
+    edges: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {}
+    corrections: dict[tuple[str, str], Correction] = {}
     for row in csv.DictReader(line for line in lines if not line.startswith("#")):
-        gpu, table, part, values = (row[column] for column in COLUMNS)
+        gpu, table = row["gpu"], row["table"]
         if table == "figures":
-            gpus[gpu] = _figures(gpu, _named(values))
-        elif gpu == ANY_GPU:
-            low, high = _factors(values)
-            transfer[table] = low, high
+            gpus[gpu] = _figures(gpu, dict(word.split("=") for word in row["terms"].split()))
+        elif table == "edges":
+            edges[gpu] = _numbers(row["low"]), tuple(us * 1e-6 for us in _numbers(row["high"]))
+        elif table == "transfer":
+            bands[gpu] = _factors(row["low"])[0], _factors(row["high"])[0]
         else:
-            parts.setdefault((gpu, table), {})[part] = values
-    return EfficiencyTable(gpus, {key: _correction(key[1], found) for key, found in parts.items()}, transfer)
+            corrections[gpu, table] = _correction(row, edges[kind_of(table)])
+    return EfficiencyTable(gpus, corrections, {name: bands[pool_of(name)] for _, name in corrections})
+
+
+def kind_of(table: str) -> str:
+    """Name of the kind of kernel that a table corrects."""
+    return table.partition(" ")[0]
+
+
+def pool_of(table: str) -> str:
+    """Name of the kernels whose transfer between GPUs is judged together: one dtype's products, one phase."""
+    return table if table.startswith("gemm") else kind_of(table)
 
 
 def _figures(gpu: str, named: dict[str, str]) -> GpuFigures:
     fixed = {"like", "sms", "byte_s", "l2_bytes"}
-    return GpuFigures(
-        like=named.get("like", gpu),
-        sms=int(named["sms"]),
-        byte_s=float(named["byte_s"]),
-        l2_bytes=int(named["l2_bytes"]),
-        flop_s={name: float(value) for name, value in named.items() if name not in fixed},
-    )
+    peaks = {name: float(value) for name, value in named.items() if name not in fixed}
+    chips = {name: Chip(int(named["sms"]), peak, float(named["byte_s"])) for name, peak in peaks.items()}
+    return GpuFigures(named.get("like", gpu), int(named["l2_bytes"]), chips)
 
 
-def _correction(table: str, parts: dict[str, str]) -> Correction:
-    kind = KINDS[table.split()[0]]
-    named = _named(parts["terms"])
-    first, second, third = (tuple(log(float(knot)) for knot in parts[f"axis {name}"].split()) for name in kind.axes)
-    logs = tuple(int(v) / 100 for part, values in parts.items() if part.startswith("at ") for v in values.split())
-    size_edges, time_edges = _numbers(parts["band size"]), tuple(us * 1e-6 for us in _numbers(parts["band us"]))
-    found = Correction(
-        terms=tuple(float(named[name]) for name in kind.terms),
-        axes=(first, second, third),
-        logs=logs,
-        windows=tuple(int(w) for w in parts.get("windows", "").split()),
-        size_edges=size_edges,
-        time_edges=time_edges,
-        low=_factors(parts["band low"]),
-        high=_factors(parts["band high"]),
-    )
-    cells = (len(size_edges) + 1) * (len(time_edges) + 1)
-    if len(logs) != len(first) * len(second) * len(third) or not len(found.low) == len(found.high) == cells:
-        raise ValueError(f"{table} is incomplete")
-    return found
-
-
-def _named(values: str) -> dict[str, str]:
-    return dict(word.split("=") for word in values.split())
+def _correction(row: dict[str, str], edges: tuple[tuple[float, ...], tuple[float, ...]]) -> Correction:
+    first, second, third = (tuple(map(log, _numbers(row[name]))) for name in ("first", "second", "third"))
+    logs = tuple([int(word) / 100 for word in row["logs"].split()])
+    terms, low, high = _numbers(row["terms"]), _factors(row["low"]), _factors(row["high"])
+    cells = (len(edges[0]) + 1) * (len(edges[1]) + 1)
+    if len(logs) != len(first) * len(second) * len(third) or not len(low) == len(high) == cells:
+        raise ValueError(f"{row['table']} is incomplete")
+    if len(terms) != len(KINDS[kind_of(row["table"])].terms):
+        raise ValueError(f"{row['table']} lacks terms")
+    windows = tuple(int(word) for word in row["windows"].split())
+    return Correction(terms, (first, second, third), logs, windows, *edges, low, high)
 
 
 def _numbers(values: str) -> tuple[float, ...]:
-    return tuple(float(word) for word in values.split())
+    return tuple([float(word) for word in values.split()])
 
 
 def _factors(values: str) -> tuple[float, ...]:
-    return tuple(exp(int(word) / 100) for word in values.split())
+    return tuple([exp(int(word) / 100) for word in values.split()])

@@ -68,95 +68,99 @@ def gemm_work(shape: Gemm) -> Work:
 def attention_work(shape: Attention) -> Work:
     """Return FLOPs and bytes of attention; the mask and the window cap what is computed and read."""
     batch, queries, context, heads, kv_heads, dim, kv_bytes, window = shape
-    read = min(context, window + queries - 1)
+    first = context - queries + 1  # tokens that the first query sees without a window
+    if window >= context:
+        pairs, read = queries * (first + context) // 2, context
+    else:
+        growing = max(0, window - first + 1)  # queries that see no more tokens than the window
+        pairs = growing * (first + window) // 2 + (queries - growing) * window
+        read = min(context, window + queries - 1)
     moved = batch * dim * (2 * heads * queries * _OUT_BYTES + 2 * kv_heads * read * kv_bytes)
-    return Work(4 * batch * heads * dim * _pairs(shape), moved)
+    return Work(4 * batch * heads * dim * pairs, moved)
 
 
-def _pairs(shape: Attention) -> int:
-    """How many query-key pairs one head of one sequence computes."""
-    first = shape.context - shape.queries + 1
-    growing = max(0, min(shape.context, shape.window) - first + 1)
-    """queries that see fewer tokens than the window"""
-    return growing * (2 * first + growing - 1) // 2 + (shape.queries - growing) * min(shape.window, shape.context)
+class Rough(NamedTuple):
+    """The rough time of a kernel, and where it stands on the three axes of its table."""
+
+    seconds: float
+    place: tuple[float, float, float]
 
 
-def gemm_seconds(shape: Gemm, chip: Chip, terms: tuple[float, ...]) -> float:
-    """Whole waves of the best tile, or bytes through memory, whichever lasts longer, over a floor."""
+def gemm_rough(shape: Gemm, work: Work, chip: Chip, terms: tuple[float, ...]) -> Rough:
+    """Whole waves of the best tile, or bytes through memory, whichever lasts longer, over a floor.
+
+    Stands at m, n and k.
+    """
     overhead_us, memory, large, middle, small, split_us, narrow_us, narrow = terms
-    m, n, k, size, quantised = shape
+    m, n, k, _, quantised = shape
     sms, flop_s, byte_s = chip
     unit = 2 * k * sms / flop_s
-    best = 1e9
-    for rows, columns, share in ((128, 256, large), (256, 128, large), (128, 128, middle), (64, 128, small)):
-        tiles = -(-m // rows) * -(-n // columns)
-        tile_s = rows * columns * unit / share
+    tall, wide = -(-m // 128), -(-n // 128)
+    best = work.moved_bytes / (byte_s * memory)
+    fastest = 1e9
+    for tiles, tile_s in (
+        (min(tall * -(-n // 256), -(-m // 256) * wide), 32768 * unit / large),
+        (tall * wide, 16384 * unit / middle),
+        (-(-m // 64) * wide, 8192 * unit / small),
+    ):
         busy = -(-tiles // sms) * tile_s
         if 2 * tiles <= sms and k >= 2 * _SPLIT_LENGTH:
             parts = min(sms // tiles, k // _SPLIT_LENGTH)
             # Partial sums are written and read back in 32 bits, mostly through the cache.
-            busy = min(busy, tile_s / parts + split_us * 1e-6 + parts * m * n * 4 / byte_s)
-        if busy < best:
-            best = busy
-    moved = (m * k + k * n) * size + m * n * _OUT_BYTES
-    kernel = max(best, moved / (byte_s * memory)) + overhead_us * 1e-6
-    if not quantised:
-        return kernel
-    return kernel + narrow_us * 1e-6 + m * k * 3 / (byte_s * narrow)
+            split = tile_s / parts + split_us * 1e-6 + parts * m * n * 4 / byte_s
+            if split < busy:
+                busy = split
+        if busy < fastest:
+            fastest = busy
+    if fastest > best:
+        best = fastest
+    best += overhead_us * 1e-6
+    if quantised:
+        best += narrow_us * 1e-6 + m * k * 3 / (byte_s * narrow)
+    return Rough(best, (m, n, k))
 
 
-def prefill_seconds(shape: Attention, chip: Chip, terms: tuple[float, ...]) -> float:
-    """All tiles spread over the SMs, or the longest tile alone, or bytes through memory, over a floor."""
+def prefill_rough(shape: Attention, work: Work, chip: Chip, terms: tuple[float, ...]) -> Rough:
+    """All tiles spread over the SMs, or the longest tile alone, or bytes through memory, over a floor.
+
+    Stands at queries, tiles per SM and heads per KV head.
+    """
     overhead_us, memory, compute, tile_us, longest = terms
     batch, queries, context, heads, kv_heads, dim, _, window = shape
+    sms, flop_s, byte_s = chip
     group = heads / kv_heads
-    tiles = -(-queries * heads // (kv_heads * _TILE_ROWS)) * kv_heads * batch
-    seen = min(_pairs(shape) / queries + _TILE_ROWS / (2 * group) + 64, context + 127)
+    tiles = -(-queries * heads // (kv_heads * _TILE_ROWS)) * kv_heads * batch / sms
+    mean = work.flops / (4 * batch * heads * dim * queries)
+    seen = min(mean + _TILE_ROWS / (2 * group) + 64, context + 127)
     furthest = -(-min(window + _TILE_ROWS / group, context) // 128) * 128
-    token_s = 4 * _TILE_ROWS * dim * chip.sms / (chip.flop_s * compute)
-    spread = tiles / chip.sms * (seen * token_s + tile_us * 1e-6)
+    token_s = 4 * _TILE_ROWS * dim * sms / (flop_s * compute)
+    spread = tiles * (seen * token_s + tile_us * 1e-6)
     alone = furthest * token_s * longest + tile_us * 1e-6
-    moved = attention_work(shape).moved_bytes / (chip.byte_s * memory)
-    return overhead_us * 1e-6 + max(spread, alone, moved)
+    seconds = overhead_us * 1e-6 + max(spread, alone, work.moved_bytes / (byte_s * memory))
+    return Rough(seconds, (queries, tiles, group))
 
 
-def decode_seconds(shape: Attention, chip: Chip, terms: tuple[float, ...]) -> float:
-    """Bytes through memory, and a fixed cost for every wave of blocks, over a floor."""
+def decode_rough(shape: Attention, work: Work, chip: Chip, terms: tuple[float, ...]) -> Rough:
+    """Bytes through memory, and a fixed cost for every wave of blocks, over a floor.
+
+    Stands at context, blocks per SM and heads per KV head. One block holds the queries of up to 64 heads that
+    share a KV head.
+    """
     overhead_us, memory, wave_us = terms
-    waves = -(-_decode_blocks(shape) // chip.sms)
-    moved = attention_work(shape).moved_bytes / (chip.byte_s * memory)
-    return (overhead_us + waves * wave_us * shape.head_dim / 128) * 1e-6 + moved
-
-
-def _decode_blocks(shape: Attention) -> int:
-    """One block holds the queries of all heads that share a KV head, up to 64."""
-    return shape.batch * shape.kv_heads * -(-shape.heads // (shape.kv_heads * 64))
-
-
-def gemm_place(shape: Gemm, chip: Chip) -> tuple[float, ...]:
-    """Where a product stands in its table."""
-    return shape[:3]
-
-
-def prefill_place(shape: Attention, chip: Chip) -> tuple[float, ...]:
-    """Where a prefill stands in its table: queries, tiles per SM, heads per KV head."""
-    tiles = -(-shape.queries * shape.heads // (shape.kv_heads * _TILE_ROWS)) * shape.kv_heads * shape.batch
-    return shape.queries, tiles / chip.sms, shape.heads / shape.kv_heads
-
-
-def decode_place(shape: Attention, chip: Chip) -> tuple[float, ...]:
-    """Where a decode step stands in its table: context, blocks per SM, heads per KV head."""
-    return shape.context, _decode_blocks(shape) / chip.sms, shape.heads / shape.kv_heads
+    batch, _, context, heads, kv_heads, dim, _, _ = shape
+    blocks = batch * kv_heads * -(-heads // (kv_heads * 64))
+    fixed_us = overhead_us + -(-blocks // chip.sms) * wave_us * dim / 128
+    seconds = fixed_us * 1e-6 + work.moved_bytes / (chip.byte_s * memory)
+    return Rough(seconds, (context, blocks / chip.sms, heads / kv_heads))
 
 
 class Kind(NamedTuple):
-    """One kind of kernel: names of its terms and axes, and how a shape becomes work, place and rough time."""
+    """One kind of kernel: names of its terms and axes, and how a shape becomes work and rough time."""
 
     terms: tuple[str, ...]
     axes: tuple[str, str, str]
     work: Callable[..., Work]
-    place: Callable[..., tuple[float, ...]]
-    seconds: Callable[..., float]
+    rough: Callable[..., Rough]
 
 
 KINDS = {
@@ -164,22 +168,19 @@ KINDS = {
         ("overhead_us", "memory", "tile_large", "tile_middle", "tile_small", "split_us", "narrow_us", "narrow"),
         ("m", "n", "k"),
         gemm_work,
-        gemm_place,
-        gemm_seconds,
+        gemm_rough,
     ),
     "prefill": Kind(
         ("overhead_us", "memory", "compute", "tile_us", "longest"),
         ("queries", "tiles_per_sm", "group"),
         attention_work,
-        prefill_place,
-        prefill_seconds,
+        prefill_rough,
     ),
     "decode": Kind(
         ("overhead_us", "memory", "wave_us"),
         ("context", "blocks_per_sm", "group"),
         attention_work,
-        decode_place,
-        decode_seconds,
+        decode_rough,
     ),
 }
 """Shares (memory, compute, tile_*) are of the datasheet's peak."""

@@ -11,10 +11,10 @@ from math import exp, log
 
 import numpy as np
 from kernelroof.models.efficiency import NotLearned, expected
-from kernelroof.models.efficiency_table import ANY_GPU, Correction, EfficiencyTable, GpuFigures
+from kernelroof.models.efficiency_table import COLUMNS, Correction, EfficiencyTable, GpuFigures, kind_of, pool_of
 from kernelroof.models.kernel_work import KINDS, Chip
 from kernelroof.roofline.gpus import Gpu, list_gpus
-from kernelroof.roofline.grid_fit import Axes, Floats, at_places, fit_grid
+from kernelroof.roofline.grid_fit import Floats, at_places, fit_grid
 from kernelroof.roofline.silicon_shapes import SMS, Measured, chip_of
 
 SEED = 20260
@@ -33,8 +33,8 @@ _KNOTS: dict[str, tuple[tuple[float, ...], ...]] = {
         (32, 128, 512, 1024, 2048, 4096, 8192, 16384, 65536),
         (32, 128, 512, 1024, 2048, 4096, 8192, 16384, 65536),
     ),
-    "prefill": ((1, 32, 128, 512, 2048, 16384), (0.01, 0.25, 0.5, 1, 2, 4, 16, 128, 4096), (1, 8, 64)),
-    "decode": ((1, 128, 512, 1024, 4096, 16384, 131072), (0.01, 0.06, 0.25, 1, 2, 4, 16, 128), (1, 8, 64)),
+    "prefill": ((1, 32, 128, 512, 2048, 16384), (0.25, 0.5, 1, 2, 8, 64, 4096), (1, 8, 64)),
+    "decode": ((1, 128, 512, 2048, 16384, 131072), (0.01, 0.06, 0.25, 1, 2, 8, 128), (1, 8, 64)),
 }
 _SIZE_EDGES = {"gemm": (17.0, 129.0, 513.0), "prefill": (100.0, 1000.0), "decode": (100.0, 1000.0)}
 _TIME_EDGES_US = (15.0, 50.0, 200.0)
@@ -49,12 +49,13 @@ describes that."""
 def learn(measured: Measured, chip: Chip) -> Correction:
     """Learn one table from one GPU's kernels."""
     rng = np.random.default_rng(SEED)
-    name = measured.table.split()[0]
+    name = kind_of(measured.table)
     kind = measured.kind
     log_seconds = np.log(measured.seconds)
     terms = _learn_terms(measured, chip, rng)
-    rough = np.log([kind.seconds(shape, chip, terms) for shape in measured.shapes])
-    places = np.log([kind.place(shape, chip) for shape in measured.shapes])
+    works = [kind.work(shape) for shape in measured.shapes]
+    found = [kind.rough(shape, work, chip, terms) for shape, work in zip(measured.shapes, works, strict=True)]
+    rough, places = np.log([one.seconds for one in found]), np.log([one.place for one in found])
     axes = tuple(_axis(column, knots) for column, knots in zip(places.T, _KNOTS[name], strict=True))
     left = log_seconds - rough
     half = rng.random(len(left)) < 0.5
@@ -62,7 +63,7 @@ def learn(measured: Measured, chip: Chip) -> Correction:
     for rows in (half, ~half):
         grid = fit_grid(axes, places[rows], left[rows])
         held_out[~rows] = at_places(axes, grid, places[~rows])
-    ideal = _ideal(measured, chip)
+    ideal = np.array([max(work.flops / chip.flop_s, work.moved_bytes / chip.byte_s) for work in works])
     guess = np.maximum(rough + held_out, np.log(ideal))
     low, high = _bands(log_seconds - guess, np.exp(places[:, 0]), np.exp(guess), _SIZE_EDGES[name])
     windows = {getattr(shape, "window", 0) for shape in measured.shapes} if measured.table.endswith("window") else ()
@@ -84,7 +85,8 @@ def learn_table(measured: Iterable[Measured], gpus: Sequence[Gpu]) -> Efficiency
     groups = [group for group in measured if group.table not in IRREGULAR]
     corrections = {(g.gpu_key, g.table): learn(g, chip_of(by_key[g.gpu_key], g.dtype)) for g in groups}
     learned = {g.gpu_key for g in groups}
-    figures = {key: _figures(by_key[key], _like(by_key[key], learned, by_key)) for key in SMS}
+    likes = {key: _like(by_key[key], learned, by_key) for key in SMS}
+    figures = {key: _figures(by_key[key], like) for key, like in likes.items() if like}
     table = EfficiencyTable(figures, corrections, {})
     return table._replace(transfer=transfer_bands(table, groups))
 
@@ -99,10 +101,10 @@ def transfer_bands(table: EfficiencyTable, measured: Iterable[Measured]) -> dict
     names = {name for _, name in table.corrections}
     for group in measured:
         for other in {gpu for gpu, name in table.corrections if name == group.table}:
-            if other != group.gpu_key and table.gpus[other].flop_s == table.gpus[group.gpu_key].flop_s:
-                found.setdefault(_pool(group.table), []).append(errors(borrowing(table, group.gpu_key, other), group))
+            if other != group.gpu_key and table.gpus[other].chips.keys() == table.gpus[group.gpu_key].chips.keys():
+                found.setdefault(pool_of(group.table), []).append(errors(borrowing(table, group.gpu_key, other), group))
     bands = {pool: np.quantile(np.concatenate(ratios), (0.1, 0.9)) for pool, ratios in found.items()}
-    return {name: (float(bands[_pool(name)][0]), float(bands[_pool(name)][1])) for name in sorted(names)}
+    return {n: (float(bands[pool_of(n)][0]), float(bands[pool_of(n)][1])) for n in sorted(names) if pool_of(n) in bands}
 
 
 def borrowing(table: EfficiencyTable, gpu_key: str, other: str) -> EfficiencyTable:
@@ -131,48 +133,57 @@ def predictions(table: EfficiencyTable, measured: Measured) -> Floats:
 
 def table_lines(table: EfficiencyTable, comments: Sequence[str]) -> list[str]:
     """Return the lines of the file."""
-    lines = [f"# {comment}" for comment in comments] + ["gpu,table,part,values"]
+    lines = [f"# {comment}" for comment in comments]
+    lines += [
+        f"# terms of {name}: {' '.join(kind.terms)}; axes: {', '.join(kind.axes)}" for name, kind in KINDS.items()
+    ]
+    lines.append(",".join(COLUMNS))
     for key, gpu in table.gpus.items():
         like = f"like={gpu.like} " if gpu.like != key else ""
-        peaks = " ".join(f"{name}={value:g}" for name, value in gpu.flop_s.items())
-        lines.append(f"{key},figures,,{like}sms={gpu.sms} byte_s={gpu.byte_s:g} l2_bytes={gpu.l2_bytes} {peaks}")
-    lines += [f"{ANY_GPU},{name},transfer,{_percents(band)}" for name, band in table.transfer.items()]
+        peaks = " ".join(f"{name}={chip.flop_s:g}" for name, chip in gpu.chips.items())
+        chip = next(iter(gpu.chips.values()))
+        figures = f"{like}sms={chip.sms} byte_s={chip.byte_s:g} l2_bytes={gpu.l2_bytes} {peaks}"
+        lines.append(_line(gpu=key, table="figures", terms=figures))
+    time_edges = " ".join(f"{us:g}" for us in _TIME_EDGES_US)
+    for kind, edges in _SIZE_EDGES.items():
+        lines.append(_line(gpu=kind, table="edges", low=" ".join(f"{edge:g}" for edge in edges), high=time_edges))
+    bands = {pool_of(name): band for name, band in table.transfer.items()}
+    lines += [
+        _line(gpu=pool, table="transfer", low=_percents(band[:1]), high=_percents(band[1:]))
+        for pool, band in bands.items()
+    ]
     for (key, name), found in table.corrections.items():
-        lines += [f"{key},{name},{part},{values}" for part, values in _parts(name, found)]
+        first, second, third = (" ".join(f"{exp(knot):.5g}" for knot in axis) for axis in found.axes)
+        cells = {"first": first, "second": second, "third": third, "logs": " ".join(_percent(v) for v in found.logs)}
+        terms, windows = " ".join(f"{term:.3g}" for term in found.terms), " ".join(map(str, found.windows))
+        low, high = _percents(found.low), _percents(found.high)
+        lines.append(_line(gpu=key, table=name, terms=terms, windows=windows, low=low, high=high, **cells))
     return lines
 
 
-def _parts(name: str, found: Correction) -> Iterable[tuple[str, str]]:
-    kind = KINDS[name.split()[0]]
-    yield "terms", " ".join(f"{term}={value:.3g}" for term, value in zip(kind.terms, found.terms, strict=True))
-    for axis, knots in zip(kind.axes, found.axes, strict=True):
-        yield f"axis {axis}", " ".join(f"{exp(knot):.5g}" for knot in knots)
-    if found.windows:
-        yield "windows", " ".join(str(window) for window in found.windows)
-    yield "band size", " ".join(f"{edge:g}" for edge in found.size_edges)
-    yield "band us", " ".join(f"{edge * 1e6:g}" for edge in found.time_edges)
-    yield "band low", _percents(found.low)
-    yield "band high", _percents(found.high)
-    row = len(found.axes[1]) * len(found.axes[2])
-    for i, knot in enumerate(found.axes[0]):
-        values = " ".join(str(round(100 * value)) for value in found.logs[i * row : (i + 1) * row])
-        yield f"at {kind.axes[0]} {exp(knot):.5g}", values
+def _line(**cells: str) -> str:
+    return ",".join(cells.get(column, "") for column in COLUMNS)
+
+
+def _percent(logarithm: float) -> str:
+    return str(round(100 * logarithm))
 
 
 def _percents(factors: Iterable[float]) -> str:
-    return " ".join(str(round(100 * log(factor))) for factor in factors)
+    return " ".join(_percent(log(factor)) for factor in factors)
 
 
 def _learn_terms(measured: Measured, chip: Chip, rng: np.random.Generator) -> tuple[float, ...]:
     """Try each term larger and smaller, in ever smaller steps."""
-    name = measured.table.split()[0]
+    name = kind_of(measured.table)
     rows = rng.permutation(len(measured.seconds))[:_SAMPLE]
     sample = measured.take(rows)
     wanted = np.log(sample.seconds)
-    seconds = measured.kind.seconds
+    works = [measured.kind.work(shape) for shape in sample.shapes]
+    rough = measured.kind.rough
 
     def error(terms: tuple[float, ...]) -> float:
-        found = np.log([seconds(shape, chip, terms) for shape in sample.shapes])
+        found = np.log([rough(*case, chip, terms).seconds for case in zip(sample.shapes, works, strict=True)])
         return float(np.abs(found - wanted).mean())
 
     terms = _START[name]
@@ -199,11 +210,6 @@ def _axis(column: Floats, knots: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(log(float(f"{exp(at):.5g}")) for at in (low, *inner, high))
 
 
-def _ideal(measured: Measured, chip: Chip) -> Floats:
-    works = [measured.kind.work(shape) for shape in measured.shapes]
-    return np.array([max(work.flops / chip.flop_s, work.moved_bytes / chip.byte_s) for work in works])
-
-
 def _bands(
     left: Floats, sizes: Floats, seconds: Floats, size_edges: tuple[float, ...]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -221,23 +227,17 @@ def _bands(
     return tuple(low), tuple(high)
 
 
-def _like(gpu: Gpu, learned: set[str], by_key: dict[str, Gpu]) -> str:
+def _like(gpu: Gpu, learned: set[str], by_key: dict[str, Gpu]) -> str | None:
     if gpu.key in learned:
         return gpu.key
     same = [key for key in sorted(learned) if by_key[key].cc == gpu.cc]
-    return min(same, key=lambda key: abs(log(by_key[key].byte_s / gpu.byte_s)))
+    return min(same, key=lambda key: abs(log(by_key[key].byte_s / gpu.byte_s)), default=None)
 
 
 def _figures(gpu: Gpu, like: str) -> GpuFigures:
     peaks = {"bfloat16": gpu.bf16_flop_s, "fp8": gpu.fp8_flop_s}
-    return GpuFigures(
-        like, SMS[gpu.key], gpu.byte_s, gpu.l2_bytes or 0, {name: peak for name, peak in peaks.items() if peak}
-    )
-
-
-def _pool(name: str) -> str:
-    """Name of the kernels whose transfer is judged together."""
-    return name if name.startswith("gemm") else name.split()[0]
+    chips = {name: Chip(SMS[gpu.key], peak, gpu.byte_s) for name, peak in peaks.items() if peak}
+    return GpuFigures(like, gpu.l2_bytes or 0, chips)
 
 
 def all_gpus() -> list[Gpu]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from kernelroof.models.efficiency import attention_table
+from kernelroof.models.efficiency_table import kind_of
 from kernelroof.models.kernel_work import KINDS, Attention, Chip, Gemm, Kind
 from kernelroof.roofline.gpus import Gpu, find_gpu, peak_for
 
@@ -39,7 +40,7 @@ class Measured(NamedTuple):
     @property
     def kind(self) -> Kind:
         """The kind of kernel."""
-        return KINDS[self.table.split()[0]]
+        return KINDS[kind_of(self.table)]
 
     def take(self, rows: npt.NDArray[np.intp]) -> Measured:
         """Return some of the rows."""
