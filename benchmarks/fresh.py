@@ -15,6 +15,15 @@ from typing import NamedTuple, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
+CLOCKS = """
+import sys, time
+def clocks():
+    return time.perf_counter(), time.process_time()
+def since(began):
+    return [now - then for now, then in zip(clocks(), began)]
+"""
+"""Start of a script whose parts are timed: wall and CPU seconds; the latter hold on a busy machine, too."""
+
 
 class Run(NamedTuple):
     """What a command printed, its wall and CPU seconds, and the most memory that it held."""
