@@ -145,7 +145,8 @@ def main() -> None:
         return
     theirs = median(nsys)
     print(f"nsys stats: process {theirs.wall_s:.2f} s (CPU {theirs.cpu_s:.2f} s)")
-    print(f"ratio:      {mine.wall_s / theirs.wall_s:.3f} process, CPU {mine.cpu_s / theirs.cpu_s:.3f} (wanted: at most 0.25)")
+    print(f"ratio:      {mine.wall_s / theirs.wall_s:.3f} process, CPU {mine.cpu_s / theirs.cpu_s:.3f}")
+    print("            (wanted: at most 0.25)")
     print(f"            {read / theirs.wall_s:.3f} reading, CPU {read_cpu / theirs.cpu_s:.3f}")
 
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pandas as pd
 from kernelroof.parsers.printed_numbers import Floats
 
-
 _PRINTED = 4096
 
 
