@@ -25,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
         byte_s=ceilings.byte_s if ceilings else None,
         memory_bytes=ceilings.memory_bytes if ceilings else None,
         origin=f"{ceilings.origin}: {ceilings.note}" if ceilings else None,
+        gpu_key=_key_of(args),
     )
     if args.json:
         import json
@@ -35,6 +36,14 @@ def run(args: argparse.Namespace) -> int:
 
     print(estimate_card(record))
     return 0
+
+
+def _key_of(args: argparse.Namespace) -> str | None:
+    if args.gpu is None:
+        return None
+    from kernelroof.roofline.gpus import find_gpu
+
+    return find_gpu(args.gpu).key
 
 
 def workload_from(args: argparse.Namespace, spec: ModelSpec) -> Workload:
