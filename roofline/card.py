@@ -33,6 +33,8 @@ def estimate_card(record: dict[str, Any]) -> str:
     if device["name"]:
         lines += ["", *_besides(record)]
         lines += ["", *text_roofline(_points(record), device["peak_flop_s"], device["bandwidth_byte_s"])]
+    if "calibrated" in record:
+        lines += ["", *_calibrated(record["calibrated"])]
     lines += ["", "conventions"]
     for key, words in record["conventions"].items():
         lines += textwrap.wrap(words, _WIDTH, initial_indent=f"  {key:<10} ", subsequent_indent=" " * 13)
@@ -130,6 +132,27 @@ def _besides(record: dict[str, Any]) -> list[str]:
         "of the CPU; a step lasts at least as long, unless it is a CUDA graph"
     )
     return lines + textwrap.wrap(words, _WIDTH, subsequent_indent="  ")
+
+
+def _calibrated(found: dict[str, Any]) -> list[str]:
+    lines = textwrap.wrap(
+        f"calibrated by {found['run']} ({found['model']} on {found['device']}): measured over ideal by phase, kind of "
+        "module and roof, and its gaps, applied to this model's traced ops",
+        _WIDTH,
+    )
+    for phase, words in (("prefill", "prefill"), ("decode", "decode step")):
+        p = found[phase]
+        lines.append(
+            f"  {words:<12} {seconds(p['wall_ms'] / 1e3):>9}  ({seconds(p['low_ms'] / 1e3, 3)} - "
+            f"{seconds(p['high_ms'] / 1e3, 3)}, expected error {100 * p['error_share']:.0f} %); kernels "
+            f"{seconds(p['kernels_ms'] / 1e3, 3)}, gaps {seconds(p['gaps_ms'] / 1e3, 3)}, ideal "
+            f"{seconds(p['ideal_ms'] / 1e3, 3)}"
+        )
+        if p["unknown_share"] > 0.01:
+            lines.append(f"    {100 * p['unknown_share']:.0f} % of it is of kinds that the run did not have")
+    if found["differs"]:
+        lines.append(f"  the run was made with {', '.join(found['differs'])}")
+    return lines
 
 
 def _points(record: dict[str, Any]) -> list[tuple[str, str, float]]:
