@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from kernelroof.parsers.schema import ANALYZED, COUNTERS, KERNELS, conform
 from kernelroof.roofline import share_card as share_card_module
 from kernelroof.roofline import time_card as time_card_module
 from kernelroof.roofline.counted import SM_FLOOR, Roofs, place_counted, with_floor
+from kernelroof.roofline.counted_text import print_kernels
 from kernelroof.roofline.gpus import find_gpu
 from kernelroof.roofline.join import counted_rows, join
 from kernelroof.roofline.kernel_groups import kernels_of, on_clock
 from kernelroof.roofline.plot_counted import Estimate, counted_roofline
 from kernelroof.roofline.report_ceilings import ReportCeilings, Roof, sheet_ceilings
 from kernelroof.roofline.share_card import share_card
+from kernelroof.roofline.text import new_console
 from kernelroof.roofline.time_card import time_card
 
 AT = "SM at 1.00 GHz"
@@ -304,3 +307,18 @@ def test_a_card_without_times_says_that_areas_are_launches(monkeypatch: pytest.M
     assert {"bound, share of the launches", "area: share of the launches"} <= set(caught.texts())
     share_card(kernels, "c.png", title="t", subtitle="s", why="w")
     assert {"bound, share of the time", "area: share of the time"} <= set(caught.texts())
+
+
+@pytest.mark.parametrize("whole", [None, 20.0])
+def test_at_least_is_explained_where_it_stands(whole: float | None) -> None:
+    rows = counters({"sm_pct": whole}).assign(sm_pct_at_least=57.0)
+    kernels = kernels_of(on_clock(place_counted(counted_rows(rows), Roofs(REPORT, None)), "ncu"))
+    out = io.StringIO()
+    print_kernels(new_console(out, width=100), kernels, 8, "ncu")
+    assert ("≥57.0" in out.getvalue()) == ("≥: at least this" in out.getvalue()) == (whole is None)
+    assert "1 kernel, 1 launch," in out.getvalue()
+
+
+def test_the_source_of_a_roof_is_said_once() -> None:
+    assert Roof(1.0, "datasheet", "datasheet").source == "datasheet"
+    assert Roof(1.0, "datasheet", "boost clock").source == "datasheet (boost clock)"
