@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 8
 _MEASURED_IN = "bfloat16"
+_RECORD_INSIDE = "record with torch.profiler in the program itself and give the trace to `kernelroof analyze`"
+_NO_GPU = f"Run it where a GPU is; or {_RECORD_INSIDE}; or name a model without -- to run it here."
 
 
 def run_target(args: argparse.Namespace) -> int:
@@ -46,10 +48,12 @@ def run_target(args: argparse.Namespace) -> int:
     if args.top is not None and args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
     if args.backend == "torch" or args.timeline == "torch":
-        raise UsageError(
-            "torch.profiler can't see into another program", "Use --backend nsight, or record in the program itself."
-        )
+        raise UsageError("torch.profiler can't see into another program", f"Use --backend nsight, or {_RECORD_INSIDE}.")
     gpu = backends.find_gpu("cuda")
+    if gpu is None:
+        raise backends.BackendUnavailable(
+            "another program is profiled under nsys and ncu, and this run has no GPU", _NO_GPU
+        )
     sources, lost = backends.choose_sources("nsight" if args.counters is None else "auto", "nsys", args.counters, gpu)
     for line in lost:
         print(line, file=sys.stderr)

@@ -47,6 +47,11 @@ class Roof(NamedTuple):
     clock: str
     """"SM at 1.09 GHz", "boost", ... """
 
+    @property
+    def source(self) -> str:
+        """Origin and clock in words, each said once."""
+        return self.origin if self.clock == self.origin else f"{self.origin} ({self.clock})"
+
 
 class ReportCeilings(NamedTuple):
     """What one GPU can do at most on one clock."""
@@ -86,7 +91,7 @@ class ReportCeilings(NamedTuple):
             dtype=plain_type(kind),
             origin=compute.origin,
             memory_bytes=None,
-            note=f"{plain_type(kind)} dense, {compute.origin} ({compute.clock}); DRAM {dram.origin} ({dram.clock})",
+            note=f"{plain_type(kind)} dense, {compute.source}; DRAM {dram.source}",
         )
 
 
@@ -128,9 +133,8 @@ def read_ceilings(counters: pd.DataFrame, gpu: Gpu | None = None, given: Ceiling
     spread = numbers(counters["sm_clock_hz"])
     if clock and np.nanmax(spread) > 1.02 * np.nanmin(spread):
         low, high = (quantity(float(f(spread)), "Hz", 3) for f in (np.nanmin, np.nanmax))
-        notes.append(
-            f"SM clock of the counted kernels: {low} to {high}; each is judged at its own, the median is drawn"
-        )
+        judged = "; each is judged at its own, the median is drawn" if compute else ""
+        notes.append(f"SM clock of the counted kernels: {low} to {high}{judged}")
     name = next((str(g) for g in counters["gpu"].dropna()), "")
     sheet = sheet_ceilings(gpu, given)
     lacking = [plain_type(t) for t in sheet.compute if find_type(t, compute) is None]

@@ -97,10 +97,14 @@ def test_what_makes_no_sense(box, capsys, options, target, words):
     assert not folder.exists()
 
 
-def test_without_a_gpu_it_fails_early(box, monkeypatch, capsys):
+@pytest.mark.parametrize("options", [[], ["--backend", "nsight"], ["--counters", "traced"]])
+def test_without_a_gpu_it_fails_early_and_advises_what_works(box, monkeypatch, capsys, options):
     monkeypatch.setattr(backends, "find_gpu", lambda device: None)
-    folder = box("--backend", "nsight", status=2)
-    assert "no GPU" in capsys.readouterr().err
+    folder = box(*options, status=2)
+    error = capsys.readouterr().err
+    assert "no GPU" in error
+    assert "kernelroof analyze" in error
+    assert "--backend torch" not in error, "torch.profiler can't see into another program"
     assert not folder.exists()
 
 
