@@ -102,7 +102,10 @@ def launch_columns(values: pd.DataFrame) -> dict[str, Any]:
 def _joined(parts: Sequence[Any], mark: str, start: str = "") -> Any:
     """Whole numbers of each row as one text; null where one of them is."""
     rows = zip(*parts, strict=True)
-    return pd.array([None if any(pd.isna(part) for part in row) else start + mark.join(map(str, row)) for row in rows], dtype="string")
+    return pd.array(
+        [None if any(pd.isna(part) for part in row) else start + mark.join(map(str, row)) for row in rows],
+        dtype="string",
+    )
 
 
 def whole_numbers(values: pd.DataFrame, name: str) -> Any:
