@@ -93,7 +93,7 @@ def join(launches: pd.DataFrame, counters: pd.DataFrame | None) -> Joined:
     return Joined(_finished(out), lost)
 
 
-def duration_doubts(ncu_ns: pd.Series[int], timeline_ns: pd.Series[int]) -> pd.Series[str]:
+def duration_doubts(ncu_ns: pd.Series[float], timeline_ns: pd.Series[float]) -> pd.Series[str]:
     """Of launches that last much longer in one clock than in the other, how much; null for the rest."""
     factor = ratio(numbers(ncu_ns), numbers(timeline_ns))
     flagged = (factor > RATIO_FLAG) | (factor < 1 / RATIO_FLAG)

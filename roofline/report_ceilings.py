@@ -17,7 +17,7 @@ from kernelroof.models.errors import UsageError
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.gpus import Gpu, peak_for
 from kernelroof.roofline.place import numbers, ratio
-from kernelroof.roofline.units import quantity
+from kernelroof.roofline.units import plain_type, quantity
 
 LEVELS = ("DRAM", "L2", "L1")
 _PEAK_COLUMNS = {"DRAM": "peak_dram_byte_s", "L2": "peak_l2_byte_s", "L1": "peak_l1_byte_s"}
@@ -89,12 +89,6 @@ class ReportCeilings(NamedTuple):
             memory_bytes=None,
             note=f"{plain_type(kind)} dense, {compute.origin} ({compute.clock}); DRAM {dram.origin} ({dram.clock})",
         )
-
-
-def plain_type(name: str) -> str:
-    """A type for people: "tensor:bf16->fp32" is "bf16 tensor"."""
-    source = name.removeprefix("tensor:").partition("->")[0]
-    return f"{source} tensor" if name.startswith("tensor:") else source
 
 
 def find_type(name: str, known: Iterable[str]) -> str | None:
