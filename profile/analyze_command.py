@@ -9,15 +9,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelroof.models.errors import KernelroofError, UnknownGpuError, UsageError
+from kernelroof.models.errors import UnknownGpuError, UsageError
 from kernelroof.models.workload import Workload
 from kernelroof.profile.analyze_inputs import Inputs, read_inputs
 from kernelroof.profile.estimate_command import workload_from
-from kernelroof.profile.progress import progress
 from kernelroof.profile.runfolder import RUN, RunFolder, whole_file, write_json
 from kernelroof.roofline.ceilings import Ceilings
-from kernelroof.roofline.gpus import Gpu, find_gpu
-from kernelroof.roofline.units import counted
+from kernelroof.roofline.gpus import Gpu, find_gpu, known_gpu
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,23 +51,18 @@ def run(args: argparse.Namespace) -> int:
         "given": given._asdict() if given else None,
         "model": args.model,
     }
-    # Before the folder is made: files that don't go together leave nothing behind.
-    with progress("joining and placing"):
-        analysis = analyze(inputs, args.gpu, given, model)
     with RunFolder(out, identity, overwrite=args.overwrite) as folder:
         write_json(folder.file(RUN), {"status": "running", "identity": identity})
         measured: list[str] = []
         if inputs.silicon:
-            from kernelroof.profile.analyze_silicon import print_silicon, run_silicon
+            from kernelroof.profile.analyze_silicon import run_silicon
 
-            with progress(f"placing and drawing {counted(len(inputs.silicon), 'table')} of measured kernels"):
-                measured, shares = run_silicon(inputs.silicon, folder)
-            print_silicon(shares)
+            measured = run_silicon(inputs.silicon, folder)
+        analysis = analyze(inputs, args.gpu, given, model)
         from kernelroof.profile.analyze_output import draw, tell, write
 
-        with progress("writing and drawing"):
-            write(analysis, inputs, folder)
-            pictures = {**{Path(name).stem: name for name in measured}, **draw(analysis, inputs, folder)}
+        write(analysis, inputs, folder)
+        pictures = {**{Path(name).stem: name for name in measured}, **draw(analysis, inputs, folder)}
         write_json(
             folder.file(RUN),
             {"status": "complete", "identity": identity, "pictures": pictures, "notes": list(analysis.notes)},
@@ -91,7 +84,6 @@ def analyze(
         UsageError: files of different GPUs, or more than one timeline.
     """
     import pandas as pd
-    from kernelroof.parsers.ncu_errors import NoKernelsError
     from kernelroof.roofline.counted import Roofs, place_counted, with_floor
     from kernelroof.roofline.join import counted_rows, join
     from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
@@ -102,13 +94,9 @@ def analyze(
         counters["ordinal"] = pd.array(range(len(counters)), dtype="Int64")
     timeline = _one_timeline(inputs)
     sheet, words = _gpu(gpu, inputs, counters)
-    use = None if sheet is not None else given
-    # A report that names its GPU is never filled up with the figures of another one.
-    told = [str(name) for name in counters["gpu"].dropna().unique()] if counters is not None else []
-    own = _known(told[0]) if told else None
     roofs = Roofs(
-        ncu=read_ceilings(counters, own or sheet, given) if counters is not None else None,
-        timeline=sheet_ceilings(sheet, use) if timeline is not None else None,
+        ncu=read_ceilings(counters, sheet, given) if counters is not None else None,
+        timeline=sheet_ceilings(sheet, given) if timeline is not None else None,
     )
     table = unjoined = None
     if timeline is not None:
@@ -118,9 +106,7 @@ def analyze(
         table = place_counted(counted_rows(counters), roofs)
     notes = [*inputs.notes, *words, *(n for t in inputs.timelines for n in t.notes)]
     for path, report in inputs.reports:
-        # A log may be of several runs: that one of them profiled nothing is not said of those in the table.
-        problems = [p for p in report.log.problems if report.counters.empty or not isinstance(p, NoKernelsError)]
-        notes += [f"{path.name}: {n}" for n in (*report.notes, *map(str, problems))]
+        notes += [f"{path.name}: {n}" for n in (*report.notes, *(str(p) for p in report.log.problems))]
     return Analysis(table, counters, unjoined, roofs, _estimate(model, roofs), tuple(dict.fromkeys(notes)))
 
 
@@ -140,7 +126,7 @@ def _gpu(asked: str | None, inputs: Inputs, counters: pd.DataFrame | None) -> tu
         raise UsageError(f"the files are of different GPUs ({', '.join(named)})", "Analyze each by itself.")
     if asked:
         gpu = find_gpu(asked)
-        if named and _known(named[0]) not in (None, gpu):
+        if named and known_gpu(named[0]) not in (None, gpu):
             return gpu, [f"--gpu {gpu.product} was given, but the files name {named[0]}"]
         return gpu, []
     if not named:
@@ -149,13 +135,6 @@ def _gpu(asked: str | None, inputs: Inputs, counters: pd.DataFrame | None) -> tu
         return find_gpu(named[0]), []
     except UnknownGpuError as error:
         return None, [str(error)]
-
-
-def _known(name: str) -> Gpu | None:
-    try:
-        return find_gpu(name)
-    except KernelroofError:
-        return None
 
 
 def _given(args: argparse.Namespace) -> Ceilings | None:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelroof.models.errors import KernelroofError, UsageError
+from kernelroof.models.errors import UsageError
 from kernelroof.parsers.ncu_errors import NcuError
 from kernelroof.profile import backends
 from kernelroof.profile.analyze_command import Analysis
@@ -171,22 +171,13 @@ def _of_rank(counters: pd.DataFrame | None, rank: int, ranks: int) -> pd.DataFra
 def _roofs(args: argparse.Namespace, nsys: Nsys, counters: pd.DataFrame | None, gpu: backends.Gpu | None) -> Roofs:
     """The roofs of both clocks: named by the user, else measured here, else those of the GPU's sheet."""
     from kernelroof.roofline.counted import Roofs
-    from kernelroof.roofline.gpus import find_gpu
+    from kernelroof.roofline.gpus import find_gpu, known_gpu
     from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
 
     named = nsys.devices["name"].dropna()
     name = args.gpu or (str(named.iloc[0]) if len(named) else gpu.name if gpu else "")
-    try:
-        sheet = find_gpu(name)
-    except KernelroofError:
-        if args.gpu:
-            raise
-        sheet = None
-    if args.gpu:
-        on_line = sheet_ceilings(sheet, None)
-    else:
-        measured = _given(args) or measure_roofs()
-        on_line = sheet_ceilings(None, measured) if measured is not None else sheet_ceilings(sheet, None)
+    sheet = find_gpu(name) if args.gpu else known_gpu(name)
+    on_line = sheet_ceilings(sheet, None if args.gpu else _given(args) or measure_roofs())
     return Roofs(read_ceilings(counters, sheet) if counters is not None else None, on_line)
 
 

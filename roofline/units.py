@@ -46,3 +46,9 @@ def fixed(value: float, digits: int = 4) -> str:
         return "0"
     whole = len(str(int(abs(float(f"{value:.{digits}g}")))))
     return f"{value:.{max(0, digits - whole)}f}"
+
+
+def plain_type(name: str) -> str:
+    """A type for people: "tensor:bf16->fp32" is "bf16 tensor"."""
+    source = name.removeprefix("tensor:").partition("->")[0]
+    return f"{source} tensor" if name.startswith("tensor:") else source

@@ -117,3 +117,11 @@ def test_only_profile_takes_a_program():
 def test_profile_without_anything(capsys):
     assert main(["profile"]) == 2
     assert "needs a MODEL" in capsys.readouterr().err
+
+
+def test_a_program_of_collectives_alone_is_not_counted(box, capsys):
+    talk = [{**row, "kernel": "void twoShotAllReduceKernel<float>(float*)"} for row in FOREIGN]
+    folder = box("--backend", "nsight", launches=talk)
+    assert "no kernels but collectives" in capsys.readouterr().err
+    assert not list(folder.glob("counters-*"))
+    assert pd.read_csv(folder / "kernels.csv")["flops"].isna().all()
