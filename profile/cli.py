@@ -208,6 +208,7 @@ _COMMANDS = {
     "models": ("list_commands", "models"),
     "gpus": ("list_commands", "gpus"),
     "advise": ("advise_command", "run"),
+    "textbook": ("textbook_command", "run"),
     "memory": ("memory_command", "run"),
     "batching": ("batching_command", "run"),
     "compare": ("compare_command", "run"),
