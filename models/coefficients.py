@@ -10,8 +10,9 @@ import functools
 from typing import NamedTuple
 
 from kernelroof.models.dtypes import BITS
+from kernelroof.models.formats import Format
 from kernelroof.models.layers import Attention, LayerGroup, Linear
-from kernelroof.models.precision import Precision, plain
+from kernelroof.models.precision import Precision
 from kernelroof.models.spec import ModelSpec
 
 UNBOUNDED = 1 << 60
@@ -59,6 +60,10 @@ class Coefficients(NamedTuple):
     always_bytes: int
     """Read in every forward: everything but the table and the routed experts."""
     token_flops: int
+    quantised: tuple[tuple[str, int], ...]
+    """The part of token_flops whose operands are both quantised, by their class (see kernelroof.models.formats)."""
+    quantised_flops: int
+    """The sum of these."""
     head_flops: int
     scan_flops: int
     token_io_bytes: int
@@ -81,7 +86,6 @@ class Coefficients(NamedTuple):
 def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
     """The numbers of `spec` with weights and cache held as `precision` says."""
     unit = BITS[precision.run] // 8
-    held = plain(precision.run)
     linears = [(group, linear) for group in spec.groups for linear in group.linears]
     matrices = sum(g.layers * li.copies * li.elements for g, li in linears)
     idle = sum(g.layers * (li.copies - li.used) * li.elements for g, li in linears)
@@ -102,8 +106,10 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
                 bias = group.layers * linear.outputs * unit if linear.bias else 0
                 routed[key] = routed.get(key, 0) + size + bias
     experts = tuple(ExpertGroup(e, k, size) for (e, k), size in sorted(routed.items()))
-    table_bytes = 0 if spec.tied else held.matrix_bytes(table, 1)
-    weight_bytes = stored + (vectors + head_bias) * unit + held.matrix_bytes(head, 1) + table_bytes
+    table_bytes = 0 if spec.tied else precision.table_format.matrix_bytes(table, 1)
+    head_bytes = precision.head_format.matrix_bytes(spec.head.inputs, spec.head.outputs)
+    weight_bytes = stored + (vectors + head_bias) * unit + head_bytes + table_bytes
+    classes = _quantised(spec, precision)
     parameters = matrices + vectors + head_bias + table + untied
     return Coefficients(
         parameters=parameters,
@@ -113,6 +119,8 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         table_bytes=table_bytes,
         always_bytes=weight_bytes - table_bytes - sum(e.experts * e.bytes_each for e in experts),
         token_flops=2 * sum(g.layers * li.used * li.elements for g, li in linears if li.per == "token"),
+        quantised=classes,
+        quantised_flops=sum(flops for _, flops in classes),
         head_flops=2 * head,
         scan_flops=sum(g.layers * g.state.scan_flops for g in spec.groups if g.state),
         token_io_bytes=unit * (_linear_io(spec) + _attention_io(spec)),
@@ -128,12 +136,33 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
     )
 
 
+def _formats(group: LayerGroup, linear: Linear, precision: Precision) -> list[tuple[int, Format]]:
+    """How many layers of the group hold a matrix in which format."""
+    if not precision.by_name:
+        return [(group.layers, precision.of(linear.name))]
+    return [(1, precision.of(f"layers.{i}.{linear.name}")) for i in group.indices]
+
+
 def _stored(group: LayerGroup, linear: Linear, precision: Precision) -> int:
     """Bytes of one copy of a matrix in all layers of its group."""
     shape = linear.inputs, linear.outputs
-    if not precision.excluded:
-        return group.layers * precision.linear.matrix_bytes(*shape)
-    return sum(precision.of(f"layers.{i}.{linear.name}").matrix_bytes(*shape) for i in group.indices)
+    return sum(n * held.matrix_bytes(*shape) for n, held in _formats(group, linear, precision))
+
+
+def _quantised(spec: ModelSpec, precision: Precision) -> tuple[tuple[str, int], ...]:
+    """FLOPs per token of products whose operands are both quantised, by class."""
+    if not precision.computes:
+        return ()
+    classes: dict[str, int] = {}
+    for group in spec.groups:
+        for linear in group.linears:
+            if linear.per != "token":
+                continue
+            for n, held in _formats(group, linear, precision):
+                if held.compute:
+                    flops = 2 * n * linear.used * linear.elements
+                    classes[held.compute] = classes.get(held.compute, 0) + flops
+    return tuple(sorted(classes.items()))
 
 
 def _linear_io(spec: ModelSpec) -> int:
@@ -171,10 +200,17 @@ def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
             key_flops=sums.key_flops + n * 2 * sum(li.elements for li in group.linears if li.per == "context"),
             scores=sums.scores + n * core.heads,
             expanded=sums.expanded + n * _expanded(core),
-            kept_bytes=sums.kept_bytes + n * precision.kv.matrix_bytes(core.kept_width, 1),
-            read_bytes=sums.read_bytes + n * precision.kv.matrix_bytes(core.read_width, 1),
+            kept_bytes=sums.kept_bytes + n * _cache_bytes(core, core.kept_width, precision.kv),
+            read_bytes=sums.read_bytes + n * _cache_bytes(core, core.read_width, precision.kv),
         )
     return tuple(found[w] for w in sorted(found))
+
+
+def _cache_bytes(core: Attention, width: int, kv: Format) -> int:
+    """Bytes of one token in the cache: a key and a value per KV head, or one vector where it is kept otherwise."""
+    if width == core.kv_heads * (core.head_dim + core.value_dim):
+        return kv.matrix_bytes(core.head_dim, core.kv_heads) + kv.matrix_bytes(core.value_dim, core.kv_heads)
+    return kv.matrix_bytes(width, 1) if width else 0
 
 
 def _expanded(core: Attention) -> int:

@@ -11,7 +11,7 @@ values) FLOP per query-key pair and layer (scores and weighted sum). A model's s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kernelroof.models.coefficients import Coefficients, WindowGroup, coefficients
@@ -25,7 +25,8 @@ Number = Any
 class PhaseCost(NamedTuple):
     """What one phase (prefill, one decode step, or all decode steps) must compute and move.
 
-    flops are matrix products and attention; scan_flops those of recurrences (state-space models,
+    flops are matrix products and attention, quantised_flops those of them whose operands are both
+    quantised, so that another peak may apply; scan_flops those of recurrences (state-space models,
     linear attention), counted as one pass over the state per token.
 
     bytes = weight_bytes + kv_read_bytes is what no implementation can avoid from DRAM; the other
@@ -37,6 +38,7 @@ class PhaseCost(NamedTuple):
     """
 
     flops: Number
+    quantised_flops: Number
     scan_flops: Number
     bytes: Number
     weight_bytes: Number
@@ -213,6 +215,7 @@ def costs_of(
     prefill_weights, step_weights = streamed(tokens), streamed(batch)
     prefill = PhaseCost(
         flops=model.token_flops * tokens + model.head_flops * logits + pair_flops,
+        quantised_flops=model.quantised_flops * tokens,
         scan_flops=model.scan_flops * tokens,
         bytes=prefill_weights + prefill_kv,
         weight_bytes=prefill_weights,
@@ -227,6 +230,7 @@ def costs_of(
         kv = kv + n * state
         return PhaseCost(
             flops=n * batch * (model.token_flops + model.head_flops) + flops,
+            quantised_flops=n * batch * model.quantised_flops,
             scan_flops=n * batch * model.scan_flops,
             bytes=n * step_weights + kv,
             weight_bytes=n * step_weights,
@@ -274,10 +278,37 @@ class IdealTimes(NamedTuple):
     decode_s: Number
 
 
-def ideal_times(cost: Costs, flop_s: Number, byte_s: Number, arithmetic: Arithmetic = SCALAR) -> IdealTimes:
-    """Ideal times at a compute peak (FLOP/s) and a memory bandwidth (B/s)."""
+def quantised_peak(model: Coefficients, peaks: Mapping[str, float], flop_s: float) -> float:
+    """The peak of all quantised products together (FLOP/s): the mean over their classes, weighted by time.
+
+    peaks: dense peak by class (see kernelroof.models.formats); a class without one computes at `flop_s`.
+    """
+    if not model.quantised_flops or all(peaks.get(kind, flop_s) == flop_s for kind, _ in model.quantised):
+        return flop_s
+    return model.quantised_flops / sum(flops / peaks.get(kind, flop_s) for kind, flops in model.quantised)
+
+
+def compute_time(phase: PhaseCost, flop_s: Number, quantised_flop_s: Number = None) -> Number:
+    """Seconds that the phase's FLOPs take: those of quantised products at their own peak, the others at `flop_s`."""
+    flops = phase.flops + phase.scan_flops
+    if quantised_flop_s is not None:
+        flops = flops + phase.quantised_flops * (flop_s / quantised_flop_s - 1)
+    return flops / flop_s
+
+
+def ideal_times(
+    cost: Costs,
+    flop_s: Number,
+    byte_s: Number,
+    arithmetic: Arithmetic = SCALAR,
+    quantised_flop_s: Number = None,
+) -> IdealTimes:
+    """Ideal times at a compute peak (FLOP/s) and a memory bandwidth (B/s).
+
+    quantised_flop_s: peak of the quantised products; None: that of all others.
+    """
     maximum = arithmetic.maximum
-    compute = (cost.first_step.flops + cost.first_step.scan_flops) / flop_s
+    compute = compute_time(cost.first_step, flop_s, quantised_flop_s)
     memory = cost.first_step.bytes / byte_s
     first = maximum(compute, memory)
     total: Number = 0.0
@@ -285,7 +316,7 @@ def ideal_times(cost: Costs, flop_s: Number, byte_s: Number, arithmetic: Arithme
         compute_d, memory_d = stretch.flops_per_step / flop_s, stretch.bytes_per_step / byte_s
         total = total + _sum_of_greater(stretch.steps, compute, compute_d, memory, memory_d, arithmetic)
         compute, memory = compute + stretch.steps * compute_d, memory + stretch.steps * memory_d
-    prefill = maximum((cost.prefill.flops + cost.prefill.scan_flops) / flop_s, cost.prefill.bytes / byte_s)
+    prefill = maximum(compute_time(cost.prefill, flop_s, quantised_flop_s), cost.prefill.bytes / byte_s)
     return IdealTimes(prefill_s=prefill, first_step_s=first, decode_s=total)
 
 

@@ -31,7 +31,7 @@ class Scale(NamedTuple):
     flat: int = 0
     what: str = "scale"
 
-    def count(self, inputs: int, outputs: int) -> int:
+    def blocks(self, inputs: int, outputs: int) -> int:
         """Blocks of a matrix."""
         if self.flat:
             return -(-inputs * outputs // self.flat)
@@ -80,7 +80,7 @@ class Format(NamedTuple):
         else:
             bits = -(-inputs // self.elements) * outputs * self.bits
         for scale in self.scales:
-            bits += scale.count(inputs, outputs) * scale.bits
+            bits += scale.blocks(inputs, outputs) * scale.bits
         return (bits + 7) // 8
 
     def words(self) -> str:

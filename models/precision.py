@@ -40,17 +40,17 @@ class Precision(NamedTuple):
         return bool(self.rules or self.excluded.names or self.excluded.regexes)
 
     @property
+    def computes(self) -> bool:
+        """Whether some products have both operands quantised."""
+        return any(f.compute for f in (self.linear, *(f for _, f in self.rules)))
+
+    @property
     def table_format(self) -> Format:
         return self.table or PLAIN[self.run]
 
     @property
     def head_format(self) -> Format:
         return self.head or PLAIN[self.run]
-
-
-def plain(dtype: str) -> Format:
-    """A format without scales."""
-    return PLAIN[dtype]
 
 
 @functools.cache

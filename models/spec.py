@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from kernelroof.models.errors import ConfigError
 from kernelroof.models.layers import Attention, LayerGroup, Linear, attention
+from kernelroof.models.quantised import Quantised, quantised
 
 
 class ModelSpec(NamedTuple):
@@ -31,7 +32,7 @@ class ModelSpec(NamedTuple):
     vectors: int
     max_positions: int
     dtype: str
-    quantised: bool
+    quantised: Quantised | None
 
     @property
     def layers(self) -> int:
@@ -175,7 +176,7 @@ def read_spec(config: Mapping[str, Any], name: str = "model") -> ModelSpec:
         vectors=hidden,
         max_positions=_size(text, "max_position_embeddings", name),
         dtype=_dtype(text, name),
-        quantised=bool(text.get("quantization_config")),
+        quantised=quantised(text),
     )
 
 

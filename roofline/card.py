@@ -23,6 +23,7 @@ def estimate_card(record: dict[str, Any]) -> str:
     if device["name"]:
         lines += textwrap.wrap(
             f"{device['name']}: {quantity(device['peak_flop_s'], 'FLOP/s')} dense {load['dtype']}, "
+            f"{_quantised(device['quantised_peaks'])}"
             f"{quantity(device['bandwidth_byte_s'], 'B/s')}, ridge {record['ridge_flop_per_byte']:.1f} FLOP/B "
             f"({device['origin']})",
             _WIDTH,
@@ -30,6 +31,8 @@ def estimate_card(record: dict[str, Any]) -> str:
     else:
         lines.append("no device given: add --gpu NAME (see `kernelroof gpus`) for bounds, times and what fits")
     lines += ["", *_memory(record), "", *_phases(record)]
+    if "checkpoint" in record:
+        lines += ["", *_checkpoint(record)]
     if device["name"]:
         lines += ["", *text_roofline(_points(record), device["peak_flop_s"], device["bandwidth_byte_s"])]
     lines += ["", "conventions"]
@@ -57,6 +60,21 @@ def _memory(record: dict[str, Any]) -> list[str]:
         f"  total        {quantity(record['total_bytes'], 'B'):>12}{verdict} "
         f"(with {100 * record['overhead_share']:g} % overhead)",
     ]
+
+
+def _quantised(peaks: dict[str, float]) -> str:
+    return "".join(
+        f"{quantity(peak, 'OP/s' if kind == 'int8' else 'FLOP/s')} {kind.upper()} for quantised linears, "
+        for kind, peak in peaks.items()
+    )
+
+
+def _checkpoint(record: dict[str, Any]) -> list[str]:
+    """What the files hold, beside the closed form."""
+    lines = ["checkpoint (headers of its safetensors files)"]
+    for words in record["checkpoint"]["words"]:
+        lines += textwrap.wrap(words, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return lines
 
 
 def _phases(record: dict[str, Any]) -> list[str]:
