@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
         memory_bytes=ceilings.memory_bytes if ceilings else None,
         origin=f"{ceilings.origin}: {ceilings.note}" if ceilings else None,
         quantised_peaks=quantised_peaks_from(args),
-        checkpoint=stored(args.model, spec, workload),
+        checkpoint=stored(args.model, spec),
     )
     if args.json:
         import json
@@ -73,7 +73,7 @@ def quantised_peaks_from(args: argparse.Namespace) -> dict[str, float]:
     return quantised_peaks(find_gpu(args.gpu))
 
 
-def stored(model: str, spec: ModelSpec, workload: Workload) -> dict[str, object] | None:
+def stored(model: str, spec: ModelSpec) -> dict[str, object] | None:
     """What the safetensors files beside the config hold, next to the closed form; None where there are none."""
     import os
 
@@ -82,7 +82,7 @@ def stored(model: str, spec: ModelSpec, workload: Workload) -> dict[str, object]
         return None
     from kernelroof.models.checkpoint import checkpoint_record
 
-    return checkpoint_record(folder or ".", spec, workload)
+    return checkpoint_record(folder or ".", spec)
 
 
 def device_from(args: argparse.Namespace, workload: Workload) -> Ceilings | None:
