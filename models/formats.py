@@ -291,6 +291,8 @@ def weight_format(name: str, option: str = "--weights-dtype") -> Format:
     Raises:
         UsageError: unknown; names the closest.
     """
+    if name in WEIGHTS:
+        return WEIGHTS[name]
     key = _key(name)
     for prefix in ("bpw:", "gguf:"):
         rest = key.removeprefix(prefix)
@@ -313,6 +315,8 @@ def cache_format(name: str, option: str = "--kv-dtype") -> Format:
 
 
 def _look_up(table: dict[str, Format], name: str, option: str) -> Format:
+    if name in table:
+        return table[name]
     known = {_key(n): f for n, f in table.items()}
     found = known.get(_key(name))
     if found is not None:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 _PREFIXES = ("model.", "", "model.language_model.", "language_model.model.", "backbone.")
-_IN_LAYER = re.compile(r"(?:\w+\.)*?(layers\.\d+(?:\.[\w-]+)*)")
-_PLAIN_NAME = re.compile(r"[\w.-]+")
+_IN_LAYER = r"(?:\w+\.)*?(layers\.\d+(?:\.[\w-]+)*)"
+_PLAIN_NAME = r"[\w.-]+"
 
 
 class Modules(NamedTuple):
@@ -44,10 +44,10 @@ def listed(names: Iterable[object]) -> Modules:
     exact, regexes = set(), []
     for item in names:
         name = str(item)
-        inside = _IN_LAYER.fullmatch(name)
+        inside = re.fullmatch(_IN_LAYER, name)
         if inside:
             exact.add(inside[1])
-        elif _PLAIN_NAME.fullmatch(name):
+        elif re.fullmatch(_PLAIN_NAME, name):
             regexes.append(rf"(?:.*\.)?{re.escape(name)}(?:\..*)?$")
         else:
             regexes.append(_checked(name, rf"(?:{name})(?:(?<=\.)|(?=\.|$))"))
@@ -59,7 +59,7 @@ def globbed(patterns: Iterable[object]) -> Modules:
     plain, regexes = [], []
     for item in patterns:
         text = str(item)
-        if _PLAIN_NAME.fullmatch(text):
+        if re.fullmatch(_PLAIN_NAME, text):
             plain.append(text)
         else:
             translated = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in text)
