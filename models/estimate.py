@@ -47,6 +47,11 @@ class PhaseCost(NamedTuple):
     activation_bytes: Number
     cache_copy_bytes: Number
 
+    @property
+    def executed_bytes(self) -> Number:
+        """All of them: what the implementation moves, elementwise work left out."""
+        return self.bytes + self.kv_write_bytes + self.activation_bytes + self.cache_copy_bytes
+
 
 class Stretch(NamedTuple):
     """Consecutive decode steps over which FLOPs and bytes grow by the same amount per step."""

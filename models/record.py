@@ -102,7 +102,7 @@ _PARTS = (
 
 def _phase(cost: PhaseCost, flop_s: float | None, byte_s: float | None, apart: float | None) -> dict[str, Any]:
     """One phase: unavoidable traffic first, then what this implementation moves besides, elementwise ops left out."""
-    executed = cost.bytes + cost.kv_write_bytes + cost.activation_bytes + cost.cache_copy_bytes
+    executed = cost.executed_bytes
     phase: dict[str, Any] = {
         "flops": cost.flops,
         "quantised_flops": cost.quantised_flops,

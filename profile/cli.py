@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kernelroof.models.errors import KernelroofError, UsageError
+from kernelroof.profile.decision_options import add_decision_commands
 from kernelroof.profile.nsight_options import EPILOG as NSIGHT_EPILOG
 from kernelroof.profile.nsight_options import add_nsight_options, split_target
+from kernelroof.profile.workload_options import add_workload
 
 _EPILOG = """examples:
   kernelroof estimate llama-3-8b --gpu a100-80gb       what the model must cost, in milliseconds of CPU time
@@ -64,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     gpus.add_argument("--json", action="store_true", help="print one JSON array")
     _add_doctor(commands)
     _add_analyze(commands)
+    add_decision_commands(commands)
     return parser
 
 
@@ -80,7 +83,7 @@ def _add_analyze(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for tables and pictures")
     parser.add_argument("--overwrite", action="store_true", help="replace another analysis found in --out")
     parser.add_argument("--top", type=int, default=12, metavar="N", help="kernels shown (default: 12)")
-    _add_workload(parser, model_option=True)
+    add_workload(parser, model_option=True)
 
 
 def _add_doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -101,7 +104,7 @@ def _add_estimate(commands: argparse._SubParsersAction[_Parser]) -> None:
         epilog=_ESTIMATE_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_workload(parser)
+    add_workload(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object for scripts")
 
 
@@ -114,7 +117,7 @@ def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
         usage="kernelroof profile [options] MODEL\n       kernelroof profile [options] [MODEL] -- PROGRAM [ARG ...]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_workload(parser, optional_model=True)
+    add_workload(parser, optional_model=True)
     parser.add_argument("--out", metavar="DIR", help="run folder (default: runs/MODEL-DEVICE-TIME)")
     parser.add_argument("--overwrite", action="store_true", help="replace another run found in --out")
     parser.add_argument(
@@ -134,52 +137,6 @@ def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and prompt (default: 0)")
     add_nsight_options(parser)
-
-
-def _add_workload(parser: argparse.ArgumentParser, *, optional_model: bool = False, model_option: bool = False) -> None:
-    what = "preset, folder with a config.json, config.json, or Hub id; families: llama, mistral, qwen2, qwen3"
-    if model_option:
-        parser.add_argument("--model", metavar="MODEL", help=f"whose estimate stands beside: {what}")
-    else:
-        parser.add_argument("model", metavar="MODEL", nargs="?" if optional_model else None, help=what)
-    load = parser.add_argument_group("workload")
-    load.add_argument("--batch", type=int, default=1, metavar="N", help="sequences (default: 1)")
-    load.add_argument("--prompt", type=int, default=1024, metavar="N", help="prompt tokens (default: 1024)")
-    load.add_argument("--output", type=int, default=32, metavar="N", help="decode steps (default: 32)")
-    load.add_argument(
-        "--dtype", metavar="D", help="float32, bfloat16 or float16; fp32, bf16, fp16 too (default: the model's)"
-    )
-    load.add_argument(
-        "--weights-dtype",
-        metavar="D",
-        help="how the layers' linears are stored: a quantised checkpoint's own format, else --dtype (default); fp8, "
-        "fp8-block, w8a8, int8, int4 (bits alone), int4-g128, gptq-int4-g128, awq, nf4, mxfp4, nvfp4, q4_k_m, bpw:4.85 "
-        "...",
-    )
-    load.add_argument(
-        "--kv-dtype",
-        metavar="D",
-        help="how K and V are stored: --dtype (default), fp8, fp8-head, int8, int4, nvfp4, q8_0, q4_0 ...",
-    )
-    load.add_argument("--attn", default="sdpa", metavar="A", help="sdpa, eager or flash_attention_2 (default: sdpa)")
-    load.add_argument("--cache", default="dynamic", metavar="C", help="dynamic, static or ideal (default: dynamic)")
-    rule = parser.add_argument_group("conventions (defaults: what Hugging Face executes)")
-    rule.add_argument("--mask", default="auto", metavar="M", help="auto, causal or full (default: auto)")
-    rule.add_argument(
-        "--head", default="last", metavar="H", help="last or all: positions whose logits are computed (default: last)"
-    )
-    rule.add_argument(
-        "--embedding", default="gathered", metavar="E", help="gathered (rows only) or streamed (whole table)"
-    )
-    rule.add_argument("--overhead", type=float, default=0.10, metavar="X", help="memory overhead share (default: 0.1)")
-    gpu = parser.add_argument_group("device of the estimate")
-    gpu.add_argument("--gpu", metavar="G", help="name in `kernelroof gpus`")
-    gpu.add_argument("--peak-tflops", type=float, metavar="X", help="your own dense peak, TFLOP/s")
-    gpu.add_argument(
-        "--quantised-tflops", type=float, metavar="X", help="your own dense peak of quantised products (fp8, w8a8, fp4)"
-    )
-    gpu.add_argument("--bandwidth-gbs", type=float, metavar="X", help="your own memory bandwidth, GB/s (10^9)")
-    gpu.add_argument("--memory-gb", type=float, metavar="X", help="your own memory, GB (10^9)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -240,26 +197,28 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, f"See `{self.prog} --help`.")
 
 
+_COMMANDS = {
+    "estimate": ("estimate_command", "run"),
+    "profile": ("profile_command", "run"),
+    "analyze": ("analyze_command", "run"),
+    "doctor": ("doctor", "run"),
+    "models": ("list_commands", "models"),
+    "gpus": ("list_commands", "gpus"),
+    "advise": ("advise_command", "run"),
+    "memory": ("memory_command", "run"),
+    "batching": ("batching_command", "run"),
+    "compare": ("compare_command", "run"),
+    "sweep": ("sweep_command", "run"),
+}
+"""Command to the module in this room that runs it, and its function."""
+
+
 def _dispatch(args: argparse.Namespace) -> int:
-    if args.command == "estimate":
-        from kernelroof.profile import estimate_command
+    import importlib
 
-        return estimate_command.run(args)
-    if args.command == "profile":
-        from kernelroof.profile import profile_command
-
-        return profile_command.run(args)
-    if args.command == "analyze":
-        from kernelroof.profile import analyze_command
-
-        return analyze_command.run(args)
-    if args.command == "doctor":
-        from kernelroof.profile import doctor
-
-        return doctor.run(args)
-    from kernelroof.profile import list_commands
-
-    return list_commands.models(args) if args.command == "models" else list_commands.gpus(args)
+    module, function = _COMMANDS[args.command]
+    status: int = getattr(importlib.import_module(f"kernelroof.profile.{module}"), function)(args)
+    return status
 
 
 if __name__ == "__main__":

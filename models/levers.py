@@ -1,0 +1,406 @@
+"""What a change would bring, for one model, workload and GPU: every lever as the estimate computes it.
+
+A state's times take all bytes that the estimate knows (weights, KV read and written, cache copies, operands
+and results of products and attention) at the given peaks, so that a lever that removes copies or score
+matrices shows. Elementwise kernels, launches and efficiency are not in it: gains are upper bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kernelroof.models.batching import continuous_batches, static_batches
+from kernelroof.models.capacity import largest_batch
+from kernelroof.models.chunked import chunked_prefill
+from kernelroof.models.coefficients import coefficients
+from kernelroof.models.dtypes import BITS
+from kernelroof.models.errors import UsageError
+from kernelroof.models.estimate import Costs, PhaseCost, costs
+from kernelroof.models.forward import Part, forward_cost
+from kernelroof.models.offload import TIERS, offload
+from kernelroof.models.parallel import split
+from kernelroof.models.spec import ModelSpec
+from kernelroof.models.workload import Workload, precision_of
+
+GOALS = ("latency", "throughput", "ttft", "memory")
+
+
+class Device(NamedTuple):
+    """Peaks of one GPU (FLOP/s, B/s, bytes) and of its links, one direction (B/s)."""
+
+    name: str
+    flop_s: float
+    byte_s: float
+    memory_bytes: int
+    peer_byte_s: float
+    host_byte_s: float
+
+
+class Assumed(NamedTuple):
+    """What the estimate can't know: stated with every lever that uses it."""
+
+    lengths: tuple[int, ...] = (200, 100, 30, 80)
+    """Output lengths of requests, for continuous batching."""
+    drafted: int = 4
+    acceptance: float = 0.7
+    """Probability that a drafted token is right, each by itself."""
+    draft_step_s: float = 0.0
+    """Time to draft one token; 0 for drafts looked up in the text."""
+    shared_prompt: float = 0.5
+    """Share of the prompt whose cache is already there."""
+    chunk: int = 512
+
+
+class State(NamedTuple):
+    """What a user sees of a configuration."""
+
+    prefill_s: float
+    step_s: float
+    """Time per output token of each sequence."""
+    tokens_per_s: float
+    """Of all GPUs together."""
+    total_bytes: float
+    """On the fullest GPU."""
+    gpus: int
+    fits: bool
+
+
+class Lever(NamedTuple):
+    """One change: its state, why it helps and what it runs into. `after` is None where it does not apply."""
+
+    name: str
+    setting: str
+    after: State | None
+    reason: str
+    limit: str
+
+
+def state_of(spec: ModelSpec, workload: Workload, device: Device) -> State:
+    """The state of a workload on one GPU."""
+    return _state(costs(spec, workload), workload.batch, device)
+
+
+def gain(before: State, after: State, goal: str) -> float:
+    """How many times better `after` is: > 1 is better."""
+    if goal == "throughput":
+        return after.tokens_per_s / before.tokens_per_s
+    if goal == "ttft":
+        return before.prefill_s / after.prefill_s
+    if goal == "memory":
+        return before.total_bytes / after.total_bytes
+    return before.step_s / after.step_s
+
+
+def levers(
+    spec: ModelSpec, workload: Workload, device: Device, others: Sequence[Device], assumed: Assumed
+) -> list[Lever]:
+    """Every lever, in a fixed order; see `best_first`."""
+    before = state_of(spec, workload, device)
+    found: list[Lever] = []
+    for make in _LEVERS:
+        found += make(spec, workload, device, before, assumed)
+    for other in others:
+        after = state_of(spec, workload, other)
+        reason = (
+            f"bandwidth {other.byte_s / device.byte_s:.2f} x, compute {other.flop_s / device.flop_s:.2f} x, "
+            f"memory {other.memory_bytes / device.memory_bytes:.2f} x"
+        )
+        limit = "a token passes through one GPU's bandwidth and peak only; price is not in it"
+        found.append(Lever("another GPU", other.name, after, reason, limit))
+    return found
+
+
+def best_first(found: Sequence[Lever], before: State, goal: str) -> list[Lever]:
+    """Levers that apply, largest gain first; what turns from not fitting to fitting leads; the rest after them."""
+
+    def key(lever: Lever) -> tuple[int, float]:
+        if lever.after is None:
+            return (2, 0.0)
+        rescued = lever.after.fits and not before.fits
+        return (0 if rescued else 1, -gain(before, lever.after, goal))
+
+    return sorted(found, key=key)
+
+
+def _phase_s(phase: PhaseCost, device: Device) -> float:
+    return float(max((phase.flops + phase.scan_flops) / device.flop_s, phase.executed_bytes / device.byte_s))
+
+
+def _state(cost: Costs, batch: int, device: Device) -> State:
+    step = _phase_s(cost.first_step, device)
+    total = float(cost.total_bytes)
+    return State(_phase_s(cost.prefill, device), step, batch / step, total, 1, total <= device.memory_bytes)
+
+
+def _bound(phase: PhaseCost, device: Device) -> str:
+    compute = (phase.flops + phase.scan_flops) / device.flop_s
+    return "compute" if compute >= phase.executed_bytes / device.byte_s else "memory"
+
+
+_PARTS = (
+    ("weight_bytes", "weights"),
+    ("kv_read_bytes", "KV read"),
+    ("kv_write_bytes", "KV written"),
+    ("cache_copy_bytes", "cache copies"),
+    ("activation_bytes", "activations"),
+)
+
+
+def _what_shrinks(before: PhaseCost, after: PhaseCost) -> str:
+    """The byte term of a decode step that shrinks most, against all bytes of the step."""
+    field, words = max(_PARTS, key=lambda part: getattr(before, part[0]) - getattr(after, part[0]))
+    old, new = getattr(before, field), getattr(after, field)
+    return f"{words} {_gb(old)} -> {_gb(new)} of {_gb(before.executed_bytes)} moved per step"
+
+
+def _what_is_left(phase: PhaseCost, device: Device) -> str:
+    """What bounds a decode step now."""
+    if _bound(phase, device) == "compute":
+        return "the step is then compute-bound: fewer bytes no longer help"
+    field, words = max(_PARTS, key=lambda part: getattr(phase, part[0]))
+    return f"then {words} are {100 * getattr(phase, field) / phase.executed_bytes:.0f} % of the step's bytes"
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.2f} MB"
+
+
+def _formats(
+    spec: ModelSpec, workload: Workload, device: Device, field: str, name: str, formats: Sequence[str], note: str
+) -> list[Lever]:
+    before = costs(spec, workload)
+    found = []
+    for dtype in formats:
+        if BITS[dtype] >= BITS[getattr(workload, field)]:
+            continue
+        change: dict[str, Any] = {field: dtype}
+        cost = costs(spec, workload._replace(**change))
+        found.append(
+            Lever(
+                name,
+                dtype,
+                _state(cost, workload.batch, device),
+                _what_shrinks(before.first_step, cost.first_step),
+                f"{_what_is_left(cost.first_step, device)}; {note}",
+            )
+        )
+    return found or [Lever(name, "", None, f"already {getattr(workload, field)}", "")]
+
+
+def _weights(spec: ModelSpec, workload: Workload, device: Device, _before: State, _assumed: Assumed) -> list[Lever]:
+    note = "computed in 16 bit, so prefill gains nothing; scales not counted; check accuracy"
+    return _formats(spec, workload, device, "weights_dtype", "weight quantisation", ("fp8", "int4"), note)
+
+
+def _kv(spec: ModelSpec, workload: Workload, device: Device, _before: State, _assumed: Assumed) -> list[Lever]:
+    note = "scales not counted; check accuracy at long contexts"
+    return _formats(spec, workload, device, "kv_dtype", "KV quantisation", ("fp8", "int4"), note)
+
+
+def _batch(spec: ModelSpec, workload: Workload, device: Device, before: State, _assumed: Assumed) -> list[Lever]:
+    most = largest_batch(spec, workload, device.memory_bytes)
+    if most <= workload.batch:
+        return [Lever("larger batch", "", None, f"no more than {most} fit", "memory")]
+    found = []
+    for batch in dict.fromkeys((min(most, 8 * workload.batch), most)):
+        cost = costs(spec, workload._replace(batch=batch))
+        after = _state(cost, batch, device)
+        share = cost.first_step.kv_read_bytes / cost.first_step.bytes
+        found.append(
+            Lever(
+                "larger batch",
+                f"{batch:,}",
+                after,
+                f"weights are read once for {batch:,} sequences instead of {workload.batch:,}",
+                f"{most:,} fit; {_bound(cost.first_step, device)}-bound, KV is {100 * share:.0f} % of what must move; "
+                f"each token takes {after.step_s / before.step_s:.2f} x as long",
+            )
+        )
+    return found
+
+
+def _continuous(spec: ModelSpec, workload: Workload, device: Device, before: State, assumed: Assumed) -> list[Lever]:
+    if workload.batch == 1:
+        return [Lever("continuous batching", "", None, "a batch of one has no idle slots", "raise the batch first")]
+    lengths = assumed.lengths * (16 * workload.batch // len(assumed.lengths) + 1)
+    fixed, joined = static_batches(lengths, workload.batch), continuous_batches(lengths, workload.batch)
+    rate = before.tokens_per_s * joined.utilisation / fixed.utilisation
+    return [
+        Lever(
+            "continuous batching",
+            f"{workload.batch:,} slots",
+            before._replace(tokens_per_s=rate),
+            f"useful slots {100 * fixed.utilisation:.1f} -> {100 * joined.utilisation:.1f} % "
+            f"(outputs of {', '.join(map(str, assumed.lengths))} tokens, assumed)",
+            "needs requests waiting; prefills then come between decode steps",
+        )
+    ]
+
+
+def _tensor(spec: ModelSpec, workload: Workload, device: Device, _before: State, _assumed: Assumed) -> list[Lever]:
+    found = []
+    for tp, pp in ((2, 1), (4, 1), (8, 1), (1, 2)):
+        name = "tensor parallel" if tp > 1 else "pipeline parallel"
+        try:
+            part = split(
+                spec,
+                workload,
+                tp=tp,
+                pp=pp,
+                flop_s=device.flop_s,
+                byte_s=device.byte_s,
+                link_byte_s=device.peer_byte_s,
+                executed=True,
+            )
+        except UsageError as error:
+            found.append(Lever(name, f"{tp * pp} GPUs", None, error.what, ""))
+            continue
+        fits = part.total_bytes <= device.memory_bytes
+        after = State(part.prefill_s, part.step_s, part.tokens_per_s, part.total_bytes, tp * pp, fits)
+        if tp > 1:
+            reason = f"each GPU reads {_gb(part.weight_bytes)} of weights and {_gb(part.kv_bytes)} of KV at most"
+        else:
+            reason = f"each GPU holds {_gb(part.total_bytes)}; two batches in flight keep both busy"
+        limit = (
+            f"{part.collectives_per_step} collectives per step: {1e6 * part.step_comm_s:.0f} us of "
+            f"{1e6 * part.step_s:.0f} us; {part.tokens_per_s / tp:.0f} tokens/s per GPU"
+        )
+        found.append(Lever(name, f"{tp * pp} GPUs", after, reason, limit if tp > 1 else "one token is no faster"))
+    return found
+
+
+def _fused(spec: ModelSpec, workload: Workload, device: Device, _before: State, _assumed: Assumed) -> list[Lever]:
+    if workload.attn != "eager":
+        slow = state_of(spec, workload._replace(attn="eager"), device)
+        now = state_of(spec, workload, device)
+        why = f"in use; eager attention's prefill would take {slow.prefill_s / now.prefill_s:.2f} x as long"
+        return [Lever("fused attention", workload.attn, None, why, "")]
+    cost, old = costs(spec, workload._replace(attn="sdpa")), costs(spec, workload)
+    reason = (
+        f"no score matrices: prefill moves {_gb(old.prefill.executed_bytes)} -> "
+        f"{_gb(cost.prefill.executed_bytes)}, and skips what the mask hides"
+    )
+    return [Lever("fused attention", "sdpa", _state(cost, workload.batch, device), reason, "decode gains little")]
+
+
+def _cache(spec: ModelSpec, workload: Workload, device: Device, _before: State, _assumed: Assumed) -> list[Lever]:
+    if workload.cache == "ideal":
+        return [Lever("paged cache", "", None, "nothing is copied already", "")]
+    cost, old = costs(spec, workload._replace(cache="ideal")), costs(spec, workload)
+    return [
+        Lever(
+            "paged cache",
+            "in place",
+            _state(cost, workload.batch, device),
+            _what_shrinks(old.first_step, cost.first_step),
+            f"{_what_is_left(cost.first_step, device)}; half a block per sequence stays empty",
+        )
+    ]
+
+
+def _offload(spec: ModelSpec, workload: Workload, device: Device, before: State, _assumed: Assumed) -> list[Lever]:
+    excess = before.total_bytes - device.memory_bytes
+    if excess <= 0:
+        return [Lever("offload", "", None, "everything fits", "")]
+    weights = costs(spec, workload).weight_bytes
+    if excess > weights:
+        return [Lever("offload", "", None, f"{_gb(excess)} do not fit, more than the weights", "")]
+    spilled = offload(TIERS[0], excess_bytes=excess, step_s=before.step_s, link_byte_s=device.host_byte_s)
+    step = spilled.step_s
+    after = State(
+        max(before.prefill_s, spilled.stream_s), step, workload.batch / step, float(device.memory_bytes), 1, True
+    )
+    reason = f"{_gb(excess)} of weights stay in host memory and are streamed in every forward"
+    limit = f"the host link: {spilled.slowdown:.1f} x the time of a step with all weights on the GPU"
+    return [Lever("offload", "host memory", after, reason, limit)]
+
+
+def _speculative(spec: ModelSpec, workload: Workload, device: Device, before: State, assumed: Assumed) -> list[Lever]:
+    k, a = assumed.drafted, assumed.acceptance
+    tokens = float(k + 1) if a == 1 else (1 - a ** (k + 1)) / (1 - a)
+    model = coefficients(spec, precision_of(spec, workload))
+    verify = forward_cost(model, [Part(k + 1, workload.prompt, workload.batch)], k + 1)
+    plain = forward_cost(model, [Part(1, workload.prompt, workload.batch)])
+    besides = costs(spec, workload).first_step
+    copied = besides.executed_bytes - besides.bytes
+    verify_s = max(verify.flops / device.flop_s, (verify.bytes + copied) / device.byte_s)
+    step = (verify_s + k * assumed.draft_step_s) / tokens
+    extra = verify.flops / plain.flops
+    return [
+        Lever(
+            "speculative decoding",
+            f"{k} drafted",
+            before._replace(step_s=step, tokens_per_s=workload.batch / step),
+            f"{tokens:.2f} tokens per pass over the weights (each draft right with {a:g}, assumed)",
+            f"{extra:.1f} x the FLOPs per pass: no gain once decode is compute-bound; drafting costs "
+            f"{1e3 * k * assumed.draft_step_s:.2f} ms per pass",
+        )
+    ]
+
+
+def _prefix(spec: ModelSpec, workload: Workload, device: Device, before: State, assumed: Assumed) -> list[Lever]:
+    past = int(assumed.shared_prompt * workload.prompt)
+    if past == 0 or past == workload.prompt:
+        return [Lever("prefix caching", "", None, "no part of the prompt is shared", "")]
+    model = coefficients(spec, precision_of(spec, workload))
+    rest = forward_cost(model, [Part(workload.prompt - past, past, workload.batch)])
+    cost = costs(spec, workload)
+    shrunk = _phase_s(cost.prefill, device) * rest.ideal_s(device.flop_s, device.byte_s)
+    whole = forward_cost(model, [Part(workload.prompt, 0, workload.batch)]).ideal_s(device.flop_s, device.byte_s)
+    saved = (workload.batch - 1) * past * cost.kv_bytes_per_token
+    after = before._replace(prefill_s=shrunk / whole, total_bytes=before.total_bytes - saved)
+    return [
+        Lever(
+            "prefix caching",
+            f"{100 * assumed.shared_prompt:g} % shared",
+            after._replace(fits=after.total_bytes <= device.memory_bytes),
+            f"{past:,} of {workload.prompt:,} prompt tokens (assumed) are not computed again, and held once",
+            "decode is no faster; every sequence still reads the whole cache",
+        )
+    ]
+
+
+def _chunked(spec: ModelSpec, workload: Workload, device: Device, before: State, assumed: Assumed) -> list[Lever]:
+    if assumed.chunk >= workload.prompt:
+        return [Lever("chunked prefill", "", None, f"the prompt is no longer than a chunk of {assumed.chunk}", "")]
+    model = coefficients(spec, precision_of(spec, workload))
+
+    def of(chunk: int) -> tuple[float, float]:
+        found = chunked_prefill(
+            model,
+            prompt=workload.prompt,
+            chunk=chunk,
+            running=workload.batch,
+            context=workload.prompt + 1,
+            flop_s=device.flop_s,
+            byte_s=device.byte_s,
+        )
+        return found.longest_stall_s, found.prefill_s
+
+    (stall, whole), (short, all_chunks) = of(workload.prompt), of(assumed.chunk)
+    return [
+        Lever(
+            "chunked prefill",
+            f"{assumed.chunk} tokens",
+            before._replace(prefill_s=before.prefill_s * all_chunks / whole),
+            f"the longest wait of a running request behind a prompt: {1e3 * stall:.2f} -> {1e3 * short:.2f} ms",
+            "evens out latency; each chunk reads the weights and all keys before it again",
+        )
+    ]
+
+
+_Make = Callable[[ModelSpec, Workload, Device, State, Assumed], list[Lever]]
+_LEVERS: tuple[_Make, ...] = (
+    _weights,
+    _kv,
+    _batch,
+    _continuous,
+    _tensor,
+    _fused,
+    _cache,
+    _offload,
+    _speculative,
+    _prefix,
+    _chunked,
+)

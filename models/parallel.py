@@ -1,0 +1,197 @@
+"""One model on several GPUs: what each holds, computes and sends, under tensor and pipeline parallelism.
+
+Tensor parallelism (tp) divides every matrix and every head among the GPUs; each layer ends its attention
+and its MLP with one all-reduce of the activations. Pipeline parallelism (pp) divides the layers; each
+boundary hands the activations on. A ring all-reduce of n bytes sends 2 (tp - 1) / tp * n from each GPU
+(Thakur, Rabenseifner, Gropp, 2005), an all-gather (tp - 1) / tp.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kernelroof.models.dtypes import BITS
+from kernelroof.models.errors import UsageError
+from kernelroof.models.estimate import PhaseCost, costs
+from kernelroof.models.layers import Attention, LayerGroup, Linear
+from kernelroof.models.spec import ModelSpec
+from kernelroof.models.workload import Workload
+
+COLLECTIVE_S = 8e-6
+"""Assumed start-up time of one collective or hand-over among GPUs of one machine: NCCL's small all-reduces
+take 5 to 15 microseconds over NVLink."""
+
+
+class Split(NamedTuple):
+    """The fullest GPU of a tp x pp split, and times at given peaks."""
+
+    tp: int
+    pp: int
+    weight_bytes: int
+    kv_bytes: float
+    total_bytes: float
+    sent_bytes_per_step: float
+    """By one GPU in a decode step."""
+    sent_bytes_prefill: float
+    collectives_per_step: int
+    step_comm_s: float
+    prefill_comm_s: float
+    step_s: float
+    """Latency of a decode step: all stages one after the other, and the communication, none of it hidden."""
+    prefill_s: float
+    tokens_per_s: float
+    """With enough batches in flight to keep all stages busy (pp > 1)."""
+
+
+def split(
+    spec: ModelSpec,
+    workload: Workload,
+    *,
+    tp: int,
+    pp: int,
+    flop_s: float,
+    byte_s: float,
+    link_byte_s: float,
+    executed: bool = False,
+) -> Split:
+    """Estimate a split of `spec` over tp * pp GPUs.
+
+    Args:
+        flop_s, byte_s: peaks of one GPU (FLOP/s, B/s).
+        link_byte_s: what one GPU can send to the others, one direction (B/s).
+        executed: count all bytes that the estimate knows (`PhaseCost.executed_bytes`), not only those that must move.
+
+    Raises:
+        UsageError: more pipeline stages than layers, or heads that do not divide.
+    """
+    if pp > spec.layers:
+        raise UsageError(f"{pp} pipeline stages for {spec.layers} layers", "Give at most one stage per layer.")
+    stages = _stages(spec, pp)
+    times, sizes = [], []
+    for stage in stages:
+        cost = costs(_shard(stage, tp), workload)
+        prefill, step = (_phase_s(phase, flop_s, byte_s, executed) for phase in (cost.prefill, cost.first_step))
+        times.append((prefill, step))
+        sizes.append((cost.total_bytes, cost.weight_bytes, cost.kv_bytes))
+    total, weights, kv = max(sizes)
+    unit = BITS[workload.dtype] // 8
+    reduces = 2 * spec.layers if tp > 1 else 0
+    gathers = 1 if tp > 1 else 0
+    hands = pp - 1
+
+    def sent(tokens: int, logits: int) -> float:
+        """By the GPU that sends most: every stage's all-reduces, and the logits of the last."""
+        activations = tokens * spec.hidden * unit
+        per_stage = 2 * max(s.layers for s in stages) * 2 * (tp - 1) / tp * activations
+        return per_stage + (hands > 0) * activations + (tp - 1) / tp * logits * spec.vocab * unit
+
+    def comm_s(tokens: int, logits: int) -> float:
+        activations = tokens * spec.hidden * unit
+        moved = reduces * 2 * (tp - 1) / tp * activations + hands * activations
+        moved += gathers * (tp - 1) / tp * logits * spec.vocab * unit
+        return moved / link_byte_s + (reduces + gathers + hands) * COLLECTIVE_S
+
+    batch, prompt = workload.batch, workload.prompt
+    logits = batch * (prompt if workload.head == "all" else 1)
+    step_comm, prefill_comm = comm_s(batch, batch), comm_s(batch * prompt, logits)
+    step_s = sum(step for _, step in times) + step_comm
+    slowest = max(step for _, step in times) + step_comm / pp
+    return Split(
+        tp=tp,
+        pp=pp,
+        weight_bytes=weights,
+        kv_bytes=kv,
+        total_bytes=total,
+        sent_bytes_per_step=sent(batch, batch),
+        sent_bytes_prefill=sent(batch * prompt, logits),
+        collectives_per_step=reduces + gathers + hands,
+        step_comm_s=step_comm,
+        prefill_comm_s=prefill_comm,
+        step_s=step_s,
+        prefill_s=sum(prefill for prefill, _ in times) + prefill_comm,
+        tokens_per_s=batch / slowest,
+    )
+
+
+def _phase_s(phase: PhaseCost, flop_s: float, byte_s: float, executed: bool) -> float:
+    moved = phase.executed_bytes if executed else phase.bytes
+    return float(max((phase.flops + phase.scan_flops) / flop_s, moved / byte_s))
+
+
+def _stages(spec: ModelSpec, pp: int) -> list[ModelSpec]:
+    """The model cut into `pp` runs of layers as equal as can be; the first has the table, the last the head."""
+    if pp == 1:
+        return [spec]
+    bounds = [round(i * spec.layers / pp) for i in range(pp + 1)]
+    stages = []
+    for i in range(pp):
+        kept = range(bounds[i], bounds[i + 1])
+        groups = []
+        for group in spec.groups:
+            indices = tuple(x for x in group.indices if x in kept)
+            if indices:
+                groups.append(group._replace(indices=indices))
+        first, last = i == 0, i == pp - 1
+        # A tied table is held twice: where tokens come in, and where logits are made.
+        head = spec.head if last else Linear("(none)", 0, 0)
+        stages.append(
+            spec._replace(
+                groups=tuple(groups),
+                table=spec.table if first else 0,
+                head=head,
+                vectors=spec.vectors * last,
+                tied=False,
+            )
+        )
+    return stages
+
+
+def _shard(spec: ModelSpec, tp: int) -> ModelSpec:
+    """What one of `tp` GPUs holds of a stage."""
+    if tp == 1:
+        return spec
+    groups = tuple(_shard_group(g, spec.hidden, tp, spec.name) for g in spec.groups)
+    head = spec.head._replace(outputs=-(-spec.head.outputs // tp))
+    return spec._replace(groups=groups, table=-(-spec.table // tp), head=head)
+
+
+def _shard_group(group: LayerGroup, hidden: int, tp: int, name: str) -> LayerGroup:
+    core = group.attention
+    linears = tuple(_shard_linear(li, hidden, tp, core) for li in group.linears)
+    state = group.state
+    if state is not None:
+        state = state._replace(
+            elements=-(-state.elements // tp),
+            conv_elements=-(-state.conv_elements // tp),
+            scan_flops=-(-state.scan_flops // tp),
+        )
+    if core is not None:
+        if core.heads % tp:
+            raise UsageError(f"{name}: {core.heads} heads do not divide among {tp} GPUs", "Choose another --tp.")
+        kv_heads = max(1, core.kv_heads // tp)
+        # A latent cache belongs to all heads at once, so every GPU keeps all of it.
+        divides = core.kept_width in (0, core.kv_heads * (core.head_dim + core.value_dim))
+        part = core.kv_heads // kv_heads if divides else 1
+        core = core._replace(
+            heads=core.heads // tp,
+            kv_heads=kv_heads,
+            kept_width=core.kept_width // part,
+            read_width=core.read_width // part,
+        )
+    return group._replace(linears=linears, attention=core, state=state, inner=-(-group.inner // tp))
+
+
+_WHOLE = ("gate", "router", "q_a_proj", "kv_a_proj_with_mqa", "kv_a_proj")
+"""Last parts of names of matrices that every GPU holds whole: routers and projections into a latent."""
+
+
+def _shard_linear(linear: Linear, hidden: int, tp: int, core: Attention | None) -> Linear:
+    last = linear.name.rsplit(".", 1)[-1]
+    if last in _WHOLE:
+        return linear
+    ways = tp
+    if last in ("k_proj", "v_proj") and core is not None:
+        ways = min(tp, core.kv_heads)  # fewer K and V heads than GPUs: each head is held by several
+    if linear.inputs == hidden:
+        return linear._replace(outputs=-(-linear.outputs // ways))
+    return linear._replace(inputs=-(-linear.inputs // ways))

@@ -1,0 +1,199 @@
+"""`kernelroof memory`: what fits, what does not, and where the rest can go."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from kernelroof.models.capacity import (
+    cache_outgrows_weights,
+    largest_batch,
+    largest_context,
+    parameters_that_fit,
+)
+from kernelroof.models.errors import UsageError
+from kernelroof.models.estimate import costs, ideal_times
+from kernelroof.models.offload import TIERS, Tier, cold_cache, contiguous_waste, offload, paging, stream_byte_s
+from kernelroof.models.parallel import split
+from kernelroof.models.presets import display_name, load_config
+from kernelroof.models.spec import ModelSpec, read_spec
+from kernelroof.models.workload import Workload
+from kernelroof.profile.estimate_command import device_from, workload_from
+from kernelroof.roofline.ceilings import Ceilings
+from kernelroof.roofline.links import PCIE, Link, host_link, peer_link
+from kernelroof.roofline.memory_card import memory_card
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the sections that the given options make possible; see `decision_options` for them."""
+    record = _without_model(args) if args.model is None else _with_model(args)
+    if args.json:
+        import json
+
+        print(json.dumps(record, indent=2, allow_nan=False))
+        return 0
+    print(memory_card(record))
+    return 0
+
+
+def _tiers(args: argparse.Namespace) -> list[Tier]:
+    own = {"host memory": args.host_gbs, "NVMe": args.nvme_gbs, "disk": args.disk_gbs}
+    for name, value in own.items():
+        if value is not None and not value > 0:
+            raise UsageError(f"the bandwidth of {name} is {value} GB/s", "Give a number above zero.")
+    return [t if own[t.name] is None else t._replace(byte_s=own[t.name] * 1e9, note="given") for t in TIERS]
+
+
+def _without_model(args: argparse.Namespace) -> dict[str, Any]:
+    """Which parameter counts fit, and how long a model of a given size takes to load from each tier."""
+    name = None
+    memory = None if args.memory_gb is None else args.memory_gb * 1e9
+    byte_s = None if args.bandwidth_gbs is None else args.bandwidth_gbs * 1e9
+    if args.gpu is not None:
+        from kernelroof.roofline.gpus import find_gpu
+
+        gpu = find_gpu(args.gpu)
+        memory, byte_s, name = gpu.memory_bytes, gpu.byte_s, gpu.product
+    if memory is None and args.params_b is None:
+        raise UsageError("nothing to answer", "Give MODEL, or --gpu or --memory-gb, or --params-b.")
+    record: dict[str, Any] = {"device": name, "reserve_bytes": args.reserve_gb * 1e9}
+    if memory is not None:
+        record["memory_bytes"] = memory
+        record["sizes"] = [r._asdict() for r in parameters_that_fit(memory, args.reserve_gb * 1e9)]
+    if args.params_b is not None:
+        size = args.params_b * 1e9 * 2
+        own = [Tier(f"{name or 'GPU'} memory", byte_s, False, "")] if byte_s else []
+        record["load"] = [
+            {"tier": t.name, "byte_s": t.byte_s, "bytes": size, "load_s": size / t.byte_s}
+            for t in (*own, *_tiers(args))
+        ]
+    return record
+
+
+def _with_model(args: argparse.Namespace) -> dict[str, Any]:
+    spec = read_spec(load_config(args.model), display_name(args.model))
+    workload = workload_from(args, spec)
+    cost = costs(spec, workload)
+    tokens = workload.prompt + workload.output
+    record: dict[str, Any] = {
+        "use": {
+            "model": spec.name,
+            "batch": workload.batch,
+            "tokens": tokens,
+            "weight_bytes": cost.weight_bytes,
+            "kv_bytes": cost.kv_bytes,
+            "peak_activation_bytes": cost.peak_activation_bytes,
+            "overhead_share": workload.overhead,
+            "total_bytes": cost.total_bytes,
+        },
+        "cache": _cache(args, spec, workload),
+    }
+    ceilings = device_from(args, workload)
+    if ceilings is None or ceilings.memory_bytes is None:
+        return record
+    capacity = ceilings.memory_bytes
+    record["use"] |= {
+        "device": ceilings.name,
+        "memory_bytes": capacity,
+        "fits": cost.total_bytes <= capacity,
+        "largest_batch": largest_batch(spec, workload, capacity),
+        "largest_context": largest_context(spec, workload, capacity),
+        "max_positions": spec.max_positions,
+    }
+    links = _links(args)
+    record["splits"] = _splits(args, spec, workload, ceilings, links["peer"])
+    record["tiers"] = _spilled(args, spec, workload, ceilings, links["host"])
+    return record
+
+
+def _cache(args: argparse.Namespace, spec: ModelSpec, workload: Workload) -> dict[str, Any]:
+    cost = costs(spec, workload)
+    tokens, per_token = workload.prompt + workload.output, cost.kv_bytes_per_token
+    blocks = [
+        paging(block, tokens=tokens, sequences=workload.batch, kv_bytes_per_token=per_token) for block in args.blocks
+    ]
+    return {
+        "kv_bytes_per_token": per_token,
+        "state_bytes_per_sequence": cost.state_bytes_per_sequence,
+        "outgrows_weights_at_tokens": cache_outgrows_weights(spec, workload),
+        "batch": workload.batch,
+        "contiguous_waste_share": contiguous_waste(tokens=tokens, reserved=spec.max_positions),
+        "max_positions": spec.max_positions,
+        "paging": [p._asdict() for p in blocks],
+    }
+
+
+def _links(args: argparse.Namespace) -> dict[str, Link]:
+    peer, host = Link(PCIE[4], "PCIe 4.0 x16, assumed"), Link(PCIE[4], "PCIe 4.0 x16, assumed")
+    if args.gpu is not None:
+        from kernelroof.roofline.gpus import find_gpu
+
+        gpu = find_gpu(args.gpu)
+        peer, host = peer_link(gpu.key, gpu.cc), host_link(gpu.cc)
+    if args.link_gbs is not None:
+        if not args.link_gbs > 0:
+            raise UsageError(f"--link-gbs is {args.link_gbs}", "Give GB/s of one direction, above zero.")
+        peer = Link(args.link_gbs * 1e9, "given")
+    return {"peer": peer, "host": host}
+
+
+def _splits(
+    args: argparse.Namespace, spec: ModelSpec, workload: Workload, ceilings: Ceilings, link: Link
+) -> dict[str, Any]:
+    rows, refused = [], []
+    for tp in args.tp:
+        for pp in args.pp:
+            try:
+                found = split(
+                    spec,
+                    workload,
+                    tp=tp,
+                    pp=pp,
+                    flop_s=ceilings.flop_s,
+                    byte_s=ceilings.byte_s,
+                    link_byte_s=link.byte_s,
+                )
+            except UsageError as error:
+                refused.append(f"tp {tp}, pp {pp}: {error.what}")
+                continue
+            rows.append({**found._asdict(), "fits": found.total_bytes <= (ceilings.memory_bytes or 0)})
+    return {"link": link._asdict(), "device": ceilings.name, "rows": rows, "refused": refused}
+
+
+def _spilled(
+    args: argparse.Namespace, spec: ModelSpec, workload: Workload, ceilings: Ceilings, link: Link
+) -> dict[str, Any]:
+    """What the tiers cost: the part of the weights that does not fit, and one sequence's resting cache."""
+    cost = costs(spec, workload)
+    times = ideal_times(cost, ceilings.flop_s, ceilings.byte_s)
+    excess = cost.total_bytes - (ceilings.memory_bytes or 0)
+    one = costs(spec, workload._replace(batch=1))
+    one_times = ideal_times(one, ceilings.flop_s, ceilings.byte_s)
+    rows = []
+    for tier in _tiers(args):
+        spilled = offload(tier, excess_bytes=excess, step_s=times.first_step_s, link_byte_s=link.byte_s)
+        cold = cold_cache(
+            tier,
+            cache_bytes=one.kv_bytes,
+            prefill_s=one_times.prefill_s,
+            step_s=times.first_step_s,
+            link_byte_s=link.byte_s,
+        )
+        rows.append(
+            {
+                "tier": tier.name,
+                "byte_s": tier.byte_s,
+                "stream_byte_s": stream_byte_s(tier, link.byte_s),
+                "note": tier.note,
+                "offload": spilled._asdict() if excess > 0 else None,
+                "cold_cache": cold._asdict(),
+            }
+        )
+    return {
+        "link": link._asdict(),
+        "rows": rows,
+        "excess_bytes": max(excess, 0),
+        "weight_bytes": cost.weight_bytes,
+        "tokens": workload.prompt + workload.output,
+        "step_s": times.first_step_s,
+    }

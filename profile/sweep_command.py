@@ -1,0 +1,228 @@
+"""`kernelroof sweep`: every combination of models, GPUs, sizes and formats, as a table and a heat map."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from kernelroof.models.errors import OutputError, UsageError
+from kernelroof.models.grid import Device, Grid, estimate_grid
+from kernelroof.models.presets import display_name, load_config
+from kernelroof.models.spec import ModelSpec, read_spec
+from kernelroof.models.workload import Workload, conventions, make_workload
+from kernelroof.roofline.gpus import find_gpu, peak_for
+from kernelroof.roofline.text_table import text_table
+from kernelroof.roofline.units import quantity, seconds
+
+AXES = ("model", "gpu", "batch", "prompt", "output", "dtype", "weights_dtype", "kv_dtype")
+_REASONS = ["prompt + output exceed the model's positions", "the GPU table has no peak for this dtype"]
+_SLOW_ROWS = 200_000
+"""Writing more rows than this takes over two seconds, and is said."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Estimate the product of all lists, print the best rows, write what was asked for."""
+    if args.top < 1:
+        raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
+    rows = _rows(args)
+    dtypes = {load.dtype for _, load in rows}
+    devices = [_device(name, dtypes) for name in args.gpus]
+    grid = estimate_grid(rows, devices, args.batches, args.prompts, args.outputs)
+    table = sweep_table(rows, devices, grid)
+    every = len(table)
+    if args.fits:
+        table = table[table["fits"]]
+    for option, column in (("--sort", args.sort), ("--heat", args.heat)):
+        if column not in table.columns:
+            raise UsageError(f"{option}: no column {column!r}", f"Columns: {', '.join(table.columns)}.")
+    if args.out:
+        _write(table, args.out)
+    if args.picture:
+        from kernelroof.roofline.heatmap import plot_heat
+
+        axes = args.axes or _longest(args)
+        plot_heat(table, args.heat, axes, [a for a in AXES if a not in axes], args.picture, _footer(rows))
+    print(f"{every:,} combinations" + (f", {len(table):,} of them fit" if args.fits else ""))
+    _print_best(table, args.sort, args.top)
+    for line in conventions(rows[0][1]).items():
+        if line[0] in ("mask", "cache", "head", "bytes"):
+            print(f"  {line[0]:<6} {line[1]}")
+    for path in filter(None, (args.out, args.picture)):
+        print(f"written: {path}")
+    return 0
+
+
+def _rows(args: argparse.Namespace) -> list[tuple[ModelSpec, Workload]]:
+    """Models in formats; formats that were not given are the model's own."""
+    rows = []
+    for name in args.models:
+        spec = read_spec(load_config(name), display_name(name))
+        for run in args.dtypes or [None]:
+            for weights in args.weights_dtypes or [None]:
+                for kv in args.kv_dtypes or [None]:
+                    load = make_workload(
+                        spec,
+                        prompt=1,
+                        output=1,
+                        dtype=run,
+                        weights_dtype=weights,
+                        kv_dtype=kv,
+                        attn=args.attn,
+                        cache=args.cache,
+                        overhead=args.overhead,
+                    )
+                    rows.append((spec, load))
+    return rows
+
+
+def _device(name: str, dtypes: set[str]) -> Device:
+    gpu = find_gpu(name)
+    peaks: dict[str, float | None] = {}
+    for dtype in dtypes:
+        try:
+            peaks[dtype] = peak_for(gpu, dtype)
+        except UsageError:
+            peaks[dtype] = None  # its times become null, with the reason in the row
+    return Device(gpu.key, gpu.byte_s, gpu.memory_bytes, peaks)
+
+
+def sweep_table(rows: list[tuple[ModelSpec, Workload]], devices: list[Device], grid: Grid) -> pd.DataFrame:
+    """One row per point: what was asked, sizes in bytes, ideal times in ms, bounds, and why times are missing."""
+    cost, times = grid.costs, grid.times
+    length = len(grid.batch)
+
+    def labels(index: Any, words: list[str]) -> Any:
+        unique = list(dict.fromkeys(words))
+        codes = np.asarray([unique.index(w) for w in words])[index]
+        return pd.Categorical.from_codes(codes, categories=pd.Index(unique))
+
+    def bound(flops: Any, moved: Any) -> Any:
+        compute = flops / grid.flop_s >= moved / grid.byte_s
+        codes = np.where(np.isnan(times.prefill_s), -1, compute.astype(np.int8))
+        return pd.Categorical.from_codes(codes, categories=pd.Index(["memory", "compute"]))
+
+    prefill, step = cost.prefill, cost.first_step
+    columns: dict[str, Any] = {
+        "model": labels(grid.row, [spec.name for spec, _ in rows]),
+        "gpu": labels(grid.device, [d.key for d in devices]),
+        "batch": grid.batch,
+        "prompt": grid.prompt,
+        "output": grid.output,
+        "dtype": labels(grid.row, [load.dtype for _, load in rows]),
+        "weights_dtype": labels(grid.row, [load.weights_dtype for _, load in rows]),
+        "kv_dtype": labels(grid.row, [load.kv_dtype for _, load in rows]),
+        "parameters": cost.parameters,
+        "weight_bytes": cost.weight_bytes,
+        "kv_bytes": cost.kv_bytes,
+        "total_bytes": cost.total_bytes,
+        "fits": cost.total_bytes <= grid.memory_bytes,
+        "prefill_flops": prefill.flops,
+        "prefill_bytes": prefill.bytes,
+        "prefill_flop_per_byte": prefill.flops / prefill.bytes,
+        "prefill_bound": bound(prefill.flops + prefill.scan_flops, prefill.bytes),
+        "ttft_ms": 1e3 * times.prefill_s,
+        "decode_step_flops": step.flops,
+        "decode_step_bytes": step.bytes,
+        "decode_flop_per_byte": step.flops / step.bytes,
+        "decode_bound": bound(step.flops + step.scan_flops, step.bytes),
+        "tpot_ms": 1e3 * times.first_step_s,
+        "decode_ms": 1e3 * times.decode_s,
+        "tokens_per_s": grid.batch / times.first_step_s,
+        "reason": pd.Categorical.from_codes(
+            np.where(grid.too_long, 0, np.where(np.isnan(grid.flop_s), 1, -1)),
+            categories=pd.Index(_REASONS),
+        ),
+    }
+    table: pd.DataFrame = pd.DataFrame(
+        {name: np.broadcast_to(c, length) if np.ndim(c) == 0 else c for name, c in columns.items()}
+    )
+    return table
+
+
+def _longest(args: argparse.Namespace) -> list[str]:
+    """The two axes with most values, sizes before names."""
+    lists = {
+        "batch": args.batches,
+        "prompt": args.prompts,
+        "output": args.outputs,
+        "gpu": args.gpus,
+        "model": args.models,
+        "weights_dtype": args.weights_dtypes or [],
+        "kv_dtype": args.kv_dtypes or [],
+        "dtype": args.dtypes or [],
+    }
+    return sorted(lists, key=lambda axis: -len(lists[axis]))[:2]
+
+
+def _footer(rows: list[tuple[ModelSpec, Workload]]) -> str:
+    words = conventions(rows[0][1])
+    return f"closed-form estimate at datasheet peaks (dense); {words['mask']}; cache {words['cache']}; {words['units']}"
+
+
+def _write(table: pd.DataFrame, path: str) -> None:
+    if len(table) > _SLOW_ROWS:
+        print(f"writing {len(table):,} rows to {path} ...", file=sys.stderr)
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        if path.endswith(".parquet"):
+            table.to_parquet(part, index=False)
+        elif path.endswith((".csv", ".csv.gz")):
+            table.to_csv(part, index=False, compression="gzip" if path.endswith(".gz") else None)
+        else:
+            raise UsageError(f"--out {path}: unknown kind of file", "Name a .csv, .csv.gz or .parquet file.")
+        os.replace(part, path)
+    except ImportError as error:
+        raise UsageError(
+            "writing Parquet needs the package pyarrow, which is not installed",
+            "pip install pyarrow, or name a .csv file.",
+        ) from error
+    except OSError as error:
+        raise OutputError(
+            f"{path} can't be written ({error.strerror or error})", "Choose a writable folder."
+        ) from error
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)
+
+
+_SHORT = {"weights_dtype": "weights", "kv_dtype": "KV"}
+
+
+def _print_best(table: pd.DataFrame, column: str, top: int) -> None:
+    """The first rows by `column`, what fits before what does not.
+
+    The largest come first of rates and intensities, the smallest of times and sizes. Axes that have one
+    value only are said once.
+    """
+    rising = column.endswith(("_ms", "_bytes"))
+    best = table.sort_values(["fits", column], ascending=[False, rising], na_position="last", kind="stable").head(top)
+    varying = [a for a in AXES if table[a].nunique() > 1]
+    alike = [f"{_SHORT.get(a, a)} {table[a].iloc[0]}" for a in AXES if a not in varying and len(table)]
+    if alike:
+        print(f"all with {', '.join(alike)}")
+    header = [_SHORT.get(a, a) for a in varying]
+    header += ["memory", "fits", "prefill", "decode step", "tokens/s", "bound"]
+    body = []
+    for r in best.to_dict("records"):
+        known = r["tpot_ms"] == r["tpot_ms"]
+        body.append(
+            [
+                *(f"{r[a]:,}" if isinstance(r[a], int) else str(r[a]) for a in varying),
+                quantity(r["total_bytes"], "B", 3),
+                "yes" if r["fits"] else "NO",
+                seconds(r["ttft_ms"] / 1e3, 3),
+                seconds(r["tpot_ms"] / 1e3, 3),
+                f"{r['tokens_per_s']:,.0f}" if known else "–",
+                f"{r['prefill_bound']}/{r['decode_bound']}" if known else r["reason"],
+            ]
+        )
+    if body:
+        texts = {i for i, a in enumerate(varying) if a not in ("batch", "prompt", "output")}
+        print(text_table(header, body, left=texts | {len(header) - 1}))
+    unknown = int(table["tokens_per_s"].isna().sum())
+    if unknown:
+        print(f"{unknown:,} rows have no times: see the column reason")

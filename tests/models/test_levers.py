@@ -1,0 +1,128 @@
+"""Levers against the estimate of the changed configuration, and what they refuse to promise."""
+
+import pytest
+from kernelroof.models.estimate import costs
+from kernelroof.models.levers import Assumed, Device, best_first, gain, levers, state_of
+from kernelroof.models.presets import load_config
+from kernelroof.models.spec import read_spec
+from kernelroof.models.workload import make_workload
+
+LLAMA = read_spec(load_config("llama-3-8b"), "llama-3-8b")
+A100 = Device("a100", 312e12, 2039e9, 80 * 10**9, 300e9, 31.5e9)
+L4 = Device("l4", 121e12, 300e9, 24 * 10**9, 31.5e9, 31.5e9)
+
+
+def found(device=A100, assumed=None, others=(), **options):
+    load = make_workload(LLAMA, **options)
+    before = state_of(LLAMA, load, device)
+    return load, before, levers(LLAMA, load, device, others, assumed or Assumed())
+
+
+def one(rows, name, setting=None):
+    return next(r for r in rows if r.name == name and setting in (None, r.setting))
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "change"),
+    [
+        ("weight quantisation", "int4", {"weights_dtype": "int4"}),
+        ("KV quantisation", "fp8", {"kv_dtype": "fp8"}),
+        ("paged cache", "in place", {"cache": "ideal"}),
+    ],
+)
+def test_a_lever_is_the_estimate_with_one_thing_changed(name, setting, change):
+    load, before, rows = found(batch=8, prompt=2048)
+    after = one(rows, name, setting).after
+    assert after == state_of(LLAMA, load._replace(**change), A100)
+    assert after.step_s < before.step_s
+
+
+def test_times_count_all_bytes_that_are_known():
+    load, before, _ = found()
+    step = costs(LLAMA, load).first_step
+    assert before.step_s == pytest.approx(
+        (step.bytes + step.kv_write_bytes + step.cache_copy_bytes + step.activation_bytes) / 2039e9
+    )
+
+
+def test_the_largest_batch_fits_and_is_the_fastest_of_all():
+    load, before, rows = found()
+    batches = [r for r in rows if r.name == "larger batch"]
+    most = int(batches[-1].setting.replace(",", ""))
+    assert batches[-1].after.fits
+    assert not state_of(LLAMA, load._replace(batch=most + 1), A100).fits
+    assert gain(before, batches[-1].after, "throughput") > 10
+    assert gain(before, batches[-1].after, "latency") < 1
+
+
+@pytest.mark.parametrize("gpus", [2, 4, 8])
+def test_n_gpus_are_never_more_than_n_times_as_fast(gpus):
+    _, before, rows = found(batch=16)
+    after = one(rows, "tensor parallel", f"{gpus} GPUs").after
+    assert 1 < gain(before, after, "latency") < gpus
+    assert after.gpus == gpus
+
+
+@pytest.mark.parametrize(("drafted", "acceptance"), [(4, 0.7), (1, 0.5), (3, 1.0), (5, 0.0)])
+def test_expected_tokens_of_speculation_by_enumeration(drafted, acceptance):
+    """Sum over how many drafts in a row are right; one token always comes from the pass itself."""
+    expected = sum(acceptance**n for n in range(drafted + 1))
+    _, before, rows = found(assumed=Assumed(drafted=drafted, acceptance=acceptance))
+    lever = one(rows, "speculative decoding")
+    assert lever.reason.startswith(f"{expected:.2f} tokens")
+    # The pass is a little longer than a step, so the gain stays under the number of tokens.
+    assert gain(before, lever.after, "latency") <= expected
+    assert gain(before, lever.after, "latency") == pytest.approx(expected, rel=0.01)
+
+
+def test_speculation_does_not_pay_once_decode_is_compute_bound():
+    load = make_workload(LLAMA, batch=512, prompt=16)
+    lever = one(levers(LLAMA, load, A100, (), Assumed()), "speculative decoding")
+    assert gain(state_of(LLAMA, load, A100), lever.after, "latency") < 1
+
+
+def test_what_does_not_fit_is_rescued_first():
+    load, before, rows = found(device=L4, batch=64, prompt=4096)
+    assert not before.fits
+    ranked = best_first(rows, before, "memory")
+    applies = [r.after.fits for r in ranked if r.after is not None]
+    assert applies == sorted(applies, reverse=True)
+    assert applies[0]
+    assert one(rows, "larger batch").after is None
+    assert load.batch == 64
+
+
+def test_offload_where_a_little_is_missing():
+    tight = L4._replace(memory_bytes=16 * 10**9)
+    _, before, rows = found(device=tight)
+    lever = one(rows, "offload")
+    excess = before.total_bytes - 16e9
+    assert lever.after.step_s == pytest.approx(max(excess / 31.5e9, before.step_s))
+    assert one(found()[2], "offload").after is None
+
+
+def test_eager_attention_is_told_to_fuse():
+    load, before, rows = found(attn="eager", prompt=2048)
+    after = one(rows, "fused attention").after
+    assert after == state_of(LLAMA, load._replace(attn="sdpa"), A100)
+    assert after.prefill_s < before.prefill_s
+    assert one(found()[2], "fused attention").after is None
+
+
+def test_half_a_prompt_saves_less_than_half_of_the_rest():
+    _, before, rows = found(prompt=4096)
+    after = one(rows, "prefix caching").after
+    # The second half attends to the first, so more than half of the work stays.
+    assert 0.5 < after.prefill_s / before.prefill_s < 0.6
+
+
+def test_continuous_batching_uses_the_given_lengths():
+    _, before, rows = found(batch=4)
+    after = one(rows, "continuous batching").after
+    assert 1.85 < gain(before, after, "throughput") < 1 / 0.5125
+    assert one(found(batch=1)[2], "continuous batching").after is None
+
+
+def test_other_gpus_are_measured_with_their_own_peaks():
+    load, _, rows = found(others=(L4,))
+    assert one(rows, "another GPU").after == state_of(LLAMA, load, L4)
