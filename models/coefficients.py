@@ -23,6 +23,8 @@ class WindowGroup(NamedTuple):
     """All layers whose queries see the same number of tokens; sums over these layers."""
 
     window: int
+    unmasked: int
+    """1 where attention may skip what a causal mask hides; 0 where it is always handed an explicit mask."""
     pair_flops: int
     """Per query-key pair."""
     key_flops: int
@@ -88,37 +90,46 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
     unit = BITS[precision.run] // 8
     linears = [(group, linear) for group in spec.groups for linear in group.linears]
     matrices = sum(g.layers * li.copies * li.elements for g, li in linears)
-    idle = sum(g.layers * (li.copies - li.used) * li.elements for g, li in linears)
+    matrices += sum(li.elements for li in spec.linears)
+    idle = sum(g.layers * max(li.copies - li.used, 0) * (li.elements + li.bias * li.outputs) for g, li in linears)
     biases = sum(g.layers * li.copies * li.outputs for g, li in linears if li.bias)
-    idle_biases = sum(g.layers * (li.copies - li.used) * li.outputs for g, li in linears if li.bias)
+    biases += sum(li.outputs for li in spec.linears if li.bias)
+    wide = sum(g.layers * g.wide_vectors for g in spec.groups)
     vectors = sum(g.layers * g.vectors for g in spec.groups) + spec.vectors + biases
     table, head = spec.table, spec.head.elements
     untied = 0 if spec.tied else head
     head_bias = spec.head.outputs if spec.head.bias else 0
-    stored = 0
+    outer, head_format = precision.table_format, precision.head_format
+    stored = sum(outer.matrix_bytes(li.inputs, li.outputs) for li in spec.linears)
+    unused = 0
     routed: dict[tuple[int, int], int] = {}
     for group in spec.groups:
         for linear in group.linears:
             size = _stored(group, linear, precision)
             stored += linear.copies * size
-            if linear.copies > 1:
+            size += group.layers * linear.outputs * unit if linear.bias else 0
+            if linear.used == 0:
+                unused += linear.copies * size
+            elif linear.copies > 1:
                 key = (linear.copies, linear.used)
-                bias = group.layers * linear.outputs * unit if linear.bias else 0
-                routed[key] = routed.get(key, 0) + size + bias
+                routed[key] = routed.get(key, 0) + size
     experts = tuple(ExpertGroup(e, k, size) for (e, k), size in sorted(routed.items()))
-    table_bytes = 0 if spec.tied else precision.table_format.matrix_bytes(table, 1)
-    head_bytes = precision.head_format.matrix_bytes(spec.head.inputs, spec.head.outputs)
-    weight_bytes = stored + (vectors + head_bias) * unit + head_bytes + table_bytes
+    gathered = outer.matrix_bytes(spec.gathered, 1)
+    table_bytes = (0 if spec.tied else outer.matrix_bytes(table, 1)) + gathered
+    head_bytes = head_format.matrix_bytes(spec.head.inputs, spec.head.outputs)
+    # A tied head is the table, so it is held once, whichever of the two is asked.
+    weight_bytes = stored + (vectors + head_bias) * unit + 4 * wide + head_bytes + table_bytes
+    parameters = matrices + vectors + wide + head_bias + table + spec.gathered + untied
     classes = _quantised(spec, precision)
-    parameters = matrices + vectors + head_bias + table + untied
     return Coefficients(
         parameters=parameters,
-        active_parameters=parameters - idle - idle_biases,
+        active_parameters=parameters - idle,
         matmul_parameters=matrices + head,
         weight_bytes=weight_bytes,
         table_bytes=table_bytes,
-        always_bytes=weight_bytes - table_bytes - sum(e.experts * e.bytes_each for e in experts),
-        token_flops=2 * sum(g.layers * li.used * li.elements for g, li in linears if li.per == "token"),
+        always_bytes=weight_bytes - table_bytes - unused - sum(e.experts * e.bytes_each for e in experts),
+        token_flops=2 * sum(g.layers * li.used * li.elements for g, li in linears if li.per == "token")
+        + 2 * sum(li.elements for li in spec.linears),
         quantised=classes,
         quantised_flops=sum(flops for _, flops in classes),
         head_flops=2 * head,
@@ -146,6 +157,8 @@ def _formats(group: LayerGroup, linear: Linear, precision: Precision) -> list[tu
 def _stored(group: LayerGroup, linear: Linear, precision: Precision) -> int:
     """Bytes of one copy of a matrix in all layers of its group."""
     shape = linear.inputs, linear.outputs
+    if linear.bits is not None:
+        return group.layers * (linear.elements * linear.bits // 8)
     return sum(n * held.matrix_bytes(*shape) for n, held in _formats(group, linear, precision))
 
 
@@ -156,7 +169,7 @@ def _quantised(spec: ModelSpec, precision: Precision) -> tuple[tuple[str, int], 
     classes: dict[str, int] = {}
     for group in spec.groups:
         for linear in group.linears:
-            if linear.per != "token":
+            if linear.per != "token" or linear.bits is not None:
                 continue
             for n, held in _formats(group, linear, precision):
                 if held.compute:
@@ -166,9 +179,10 @@ def _quantised(spec: ModelSpec, precision: Precision) -> tuple[tuple[str, int], 
 
 
 def _linear_io(spec: ModelSpec) -> int:
-    return sum(
+    inside = sum(
         g.layers * li.used * (li.inputs + li.outputs) for g in spec.groups for li in g.linears if li.per == "token"
     )
+    return inside + sum(li.inputs + li.outputs for li in spec.linears)
 
 
 def _attention_io(spec: ModelSpec) -> int:
@@ -186,24 +200,26 @@ def _state_bytes(group: LayerGroup, precision: Precision) -> int:
 
 
 def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
-    found: dict[int, WindowGroup] = {}
+    found: dict[tuple[int, int], WindowGroup] = {}
     for group in spec.groups:
         core = group.attention
         if core is None:
             continue
         window = UNBOUNDED if core.window is None else core.window
-        sums = found.get(window, WindowGroup(window, 0, 0, 0, 0, 0, 0))
+        key = window, 1 - core.masked
+        sums = found.get(key, WindowGroup(*key, 0, 0, 0, 0, 0, 0))
         n = group.layers
-        found[window] = WindowGroup(
-            window=window,
-            pair_flops=sums.pair_flops + n * 2 * core.heads * (core.head_dim + core.value_dim),
+        pair_flops = 2 * core.heads * (core.head_dim + core.value_dim) + core.index_flops
+        found[key] = WindowGroup(
+            *key,
+            pair_flops=sums.pair_flops + n * pair_flops,
             key_flops=sums.key_flops + n * 2 * sum(li.elements for li in group.linears if li.per == "context"),
             scores=sums.scores + n * core.heads,
             expanded=sums.expanded + n * _expanded(core),
             kept_bytes=sums.kept_bytes + n * _cache_bytes(core, core.kept_width, precision.kv),
             read_bytes=sums.read_bytes + n * _cache_bytes(core, core.read_width, precision.kv),
         )
-    return tuple(found[w] for w in sorted(found))
+    return tuple(found[key] for key in sorted(found))
 
 
 def _cache_bytes(core: Attention, width: int, kv: Format) -> int:

@@ -160,10 +160,8 @@ def costs_of(
     capacity = prompt + output
     tokens = batch * prompt
     logits = batch * (last + (1 - last) * prompt)
-    # In prefill sdpa and flash attention are handed the prompt's part of a static cache, eager all of it; a
-    # prompt of one token attends like a decode step.
+    # A prompt of one token attends like a decode step.
     single = 1 * (prompt == 1)
-    keys = prompt + static * maximum(eager, single) * output
     causal = causal * (1 - static * single)
 
     def streamed(tokens: Number) -> Number:
@@ -185,10 +183,14 @@ def costs_of(
     growing_bytes = sum(g.read_bytes for g in model.windows) * batch * (1 - static)
     for group in model.windows:
         window = group.window
-        # Prefill. A window that hides part of the prompt needs a mask, with which all pairs are computed.
+        # Prefill. A window no longer than what the cache holds after it needs an explicit mask, with which all
+        # pairs are computed. With one, or eager, all that a static cache holds is attended to; else its prompt's part.
+        spans = prompt + static * output
+        explicit = maximum(1 - group.unmasked, 1 * (window <= spans))
+        keys = prompt + static * maximum(maximum(eager, single), explicit) * maximum(minimum(window, spans) - prompt, 0)
         wide = minimum(window, prompt)
         hidden = wide * (wide + 1) // 2 + (prompt - wide) * wide
-        skips = causal * maximum(exact, 1 * (prompt <= window))
+        skips = causal * maximum(exact, 1 - explicit)
         pairs = batch * (skips * hidden + (1 - skips) * prompt * keys)
         pair_flops = pair_flops + group.pair_flops * pairs + group.key_flops * batch * keys
         prefill_kv = prefill_kv + batch * keys * group.read_bytes

@@ -1,0 +1,131 @@
+"""What only some families add to every layer, beside attention or state and feed-forward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kernelroof.models.family import Family, Layer
+from kernelroof.models.fields import Fields
+from kernelroof.models.layers import Linear, Part
+from kernelroof.models.mlp_kinds import routed_part
+
+Reader = Callable[[Layer], Part]
+
+
+def _per_layer_inputs(layer: Layer) -> Part:
+    """Gemma 3n and 4: a small embedding per layer, gated into the stream."""
+    width = layer.fields.count("hidden_size_per_layer_input", default=0)
+    if not width:
+        return Part()
+    hidden = layer.hidden
+    return Part(
+        (Linear("per_layer_input_gate", hidden, width), Linear("per_layer_projection", width, hidden)), vectors=hidden
+    )
+
+
+def _experts_beside(layer: Layer) -> Part:
+    """Gemma 4: routed experts beside the dense feed-forward, with three norms more and scales on the router."""
+    if not layer.fields.flag("enable_moe_block"):
+        return Part()
+    hidden = layer.hidden
+    part = routed_part(layer, "experts")
+    return part._replace(vectors=part.vectors + 3 * hidden + hidden + layer.fields.size("num_experts"))
+
+
+def _alternating_updates(layer: Layer) -> Part:
+    """Gemma 3n: several streams, predicted and corrected by small matrices, and a low-rank residual branch."""
+    fields, hidden = layer.fields, layer.hidden
+    streams, rank = fields.size("altup_num_inputs"), fields.size("laurel_rank")
+    return Part(
+        (
+            Linear("altup.correction_coefs", streams, streams),
+            Linear("altup.prediction_coefs", streams, streams * streams),
+            Linear("altup.modality_router", hidden, streams, used=2),
+            Linear("laurel.linear_left", hidden, rank),
+            Linear("laurel.linear_right", rank, hidden),
+        ),
+        vectors=3 * hidden,
+    )
+
+
+def _cross_attention(layer: Layer) -> Part:
+    """The attention over an encoder that the decoder of an encoder-decoder holds, and does not run without one."""
+    fields, hidden = layer.fields, layer.hidden
+    bias = fields.rule(layer.family.qkv_bias)
+    names = ("q_proj", "k_proj", "v_proj", "out_proj")
+    linears = tuple(
+        Linear(f"encoder_attn.{n}", hidden, hidden, bias and not (n == "k_proj" and fields.flag("no_key_bias")), used=0)
+        for n in names
+    )
+    return Part(linears)
+
+
+EXTRAS: dict[str, Reader] = {
+    "per_layer_inputs": _per_layer_inputs,
+    "experts_beside": _experts_beside,
+    "alternating_updates": _alternating_updates,
+    "cross_attention": _cross_attention,
+}
+"""Readers by the names in `Family.extras`; names that are not here are read by the kind they concern."""
+
+
+def extra_parts(layer: Layer) -> tuple[Part, ...]:
+    return tuple(EXTRAS[name](layer) for name in layer.family.extras if name in EXTRAS)
+
+
+class Outside(NamedTuple):
+    """What a family has outside its layers: matrices, small parameters, and tables of which rows are gathered."""
+
+    linears: tuple[Linear, ...] = ()
+    vectors: int = 0
+    gathered: int = 0
+
+
+def _outside_inputs(fields: Fields, layers: int) -> Outside:
+    width = fields.count("hidden_size_per_layer_input", default=0)
+    if not width:
+        return Outside()
+    rows = fields.size("vocab_size_per_layer_input", "vocab_size")
+    projection = Linear("per_layer_model_projection", fields.size("hidden_size"), layers * width)
+    return Outside((projection,), vectors=width, gathered=rows * layers * width)
+
+
+def _embedding_norm(fields: Fields, layers: int) -> Outside:
+    return Outside(vectors=2 * fields.size("hidden_size"))
+
+
+def _embedding_projection(fields: Fields, layers: int) -> Outside:
+    """OPT: a table narrower than the model, with a matrix after it and one before the head."""
+    hidden = fields.size("hidden_size")
+    width = fields.size("word_embed_proj_dim", default=hidden)
+    last = 0 if fields.flag("do_layer_norm_before") and not fields.flag("_remove_final_layer_norm") else -2 * hidden
+    if width == hidden:
+        return Outside(vectors=last)
+    return Outside((Linear("project_in", width, hidden), Linear("project_out", hidden, width)), vectors=last)
+
+
+def _streams(fields: Fields, layers: int) -> Outside:
+    """Gemma 3n: matrices that make the other streams, and that bring them together."""
+    hidden = fields.size("hidden_size")
+    count = fields.size("altup_num_inputs") - 1
+    names = ("altup_projections", "altup_unembed_projections")
+    return Outside(tuple(Linear(f"{n}.{i}", hidden, hidden) for n in names for i in range(count)))
+
+
+OUTSIDE: dict[str, Callable[[Fields, int], Outside]] = {
+    "per_layer_inputs": _outside_inputs,
+    "embedding_norm": _embedding_norm,
+    "embedding_projection": _embedding_projection,
+    "alternating_updates": _streams,
+}
+
+
+def outside(fields: Fields, layers: int, family: Family) -> Outside:
+    """Everything outside the layers that `family` has beside table, positions, last norm and head."""
+    found = [OUTSIDE[name](fields, layers) for name in family.extras if name in OUTSIDE]
+    return Outside(
+        tuple(li for o in found for li in o.linears),
+        sum(o.vectors for o in found),
+        sum(o.gathered for o in found),
+    )
