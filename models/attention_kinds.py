@@ -120,7 +120,8 @@ def heads_attention(layer: Layer) -> Part:
     wide = 2 if family.gate == "doubled" else 1
     linears = [Linear("self_attn.q_proj", hidden, wide * q_width, bias)]
     if keeps:
-        linears.append(Linear("self_attn.k_proj", hidden, k_width, bias))
+        keyed = bias and "unbiased_keys" not in family.extras
+        linears.append(Linear("self_attn.k_proj", hidden, k_width, keyed))
     if keeps and not same:
         linears.append(Linear("self_attn.v_proj", hidden, v_width, bias))
     if family.fused_qkv:
@@ -131,9 +132,12 @@ def heads_attention(layer: Layer) -> Part:
         linears.append(Linear("self_attn.g_proj", hidden, heads))
     linears.append(Linear("self_attn.o_proj", heads * value_dim, hidden, output_bias))
     core = attention(heads, kv_heads, head_dim, value_dim, window_of(layer), keeps)
+    sinks = _sinks(layer) * heads
+    wide = sinks if family.sink_bits == 32 else 0
     return Part(
         linears=tuple(linears),
-        vectors=_norm_elements(layer, heads, kv_heads if keeps else 0, head_dim) + family.sinks * heads,
+        vectors=_norm_elements(layer, heads, kv_heads if keeps else 0, head_dim) + sinks - wide,
+        wide_vectors=wide,
         attention=core._replace(masked=family.explicit_mask),
     )
 
@@ -146,6 +150,37 @@ def _norm_elements(layer: Layer, heads: int, kv_heads: int, head_dim: int) -> in
     if family.qk_norm == "width":
         return (heads + kv_heads) * head_dim
     return (2 if kv_heads else 1) * head_dim * (2 if family.qk_norm == "affine" else 1)
+
+
+def _sinks(layer: Layer) -> bool:
+    return layer.family.sinks == "all" or (layer.family.sinks == "windowed" and layer.windowed)
+
+
+@_kind("fixed_window")
+def fixed_window(layer: Layer) -> Part:
+    """RecurrentGemma: every attention has a window of `attention_window_size`."""
+    part = heads_attention(layer)
+    assert part.attention is not None
+    return part._replace(attention=part.attention._replace(window=layer.fields.size("attention_window_size")))
+
+
+@_kind("doubled_in_windows")
+def doubled_attention(layer: Layer) -> Part:
+    """MiMo-V2: windowed layers have twice the key-value heads."""
+    if not layer.windowed or layer.fields.has("swa_num_key_value_heads"):
+        return heads_attention(layer)
+    doubled = {"num_key_value_heads": 2 * layer.fields.size("num_key_value_heads")}
+    return heads_attention(layer._replace(fields=layer.fields.changed(doubled)))
+
+
+@_kind("differential")
+def differential_attention(layer: Layer) -> Part:
+    """Differential attention (DiffLlama): attended twice, over each half of the values; four vectors weigh the two."""
+    part = heads_attention(layer)
+    core = part.attention
+    assert core is not None
+    twice = core._replace(more_flops=2 * core.heads * (core.head_dim + core.value_dim))
+    return part._replace(vectors=part.vectors + 4 * core.head_dim, attention=twice)
 
 
 @_kind("latent")
@@ -209,7 +244,7 @@ def _indexed(layer: Layer, part: Part, core: Attention) -> Part:
         attention=masked._replace(
             kept_width=core.kept_width + width,
             read_width=core.read_width + width,
-            index_flops=2 * count * (width + 1),
+            more_flops=2 * count * (width + 1),
         ),
     )
 

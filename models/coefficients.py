@@ -129,13 +129,13 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         table_bytes=table_bytes,
         always_bytes=weight_bytes - table_bytes - unused - sum(e.experts * e.bytes_each for e in experts),
         token_flops=2 * sum(g.layers * li.used * li.elements for g, li in linears if li.per == "token")
-        + 2 * sum(li.elements for li in spec.linears),
+        + 2 * sum(li.elements for li in _outer(spec, "token")),
         quantised=classes,
         quantised_flops=sum(flops for _, flops in classes),
-        head_flops=2 * head,
+        head_flops=2 * sum(li.elements for li in (spec.head, *_outer(spec, "logit"))),
         scan_flops=sum(g.layers * g.state.scan_flops for g in spec.groups if g.state),
         token_io_bytes=unit * (_linear_io(spec) + _attention_io(spec)),
-        head_io_bytes=unit * (spec.head.inputs + spec.head.outputs),
+        head_io_bytes=unit * sum(li.inputs + li.outputs for li in (spec.head, *_outer(spec, "logit"))),
         state_bytes=sum(g.layers * _state_bytes(g, precision) for g in spec.groups),
         hidden_bytes=spec.hidden * unit,
         inner_bytes=max(g.inner for g in spec.groups) * unit,
@@ -182,7 +182,12 @@ def _linear_io(spec: ModelSpec) -> int:
     inside = sum(
         g.layers * li.used * (li.inputs + li.outputs) for g in spec.groups for li in g.linears if li.per == "token"
     )
-    return inside + sum(li.inputs + li.outputs for li in spec.linears)
+    return inside + sum(li.inputs + li.outputs for li in _outer(spec, "token"))
+
+
+def _outer(spec: ModelSpec, per: str) -> list[Linear]:
+    """Matrices outside the layers that are applied per token, or per position with logits; without the head."""
+    return [li for li in spec.linears if li.per == per]
 
 
 def _attention_io(spec: ModelSpec) -> int:
@@ -209,7 +214,7 @@ def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
         key = window, 1 - core.masked
         sums = found.get(key, WindowGroup(*key, 0, 0, 0, 0, 0, 0))
         n = group.layers
-        pair_flops = 2 * core.heads * (core.head_dim + core.value_dim) + core.index_flops
+        pair_flops = 2 * core.heads * (core.head_dim + core.value_dim) + core.more_flops
         found[key] = WindowGroup(
             *key,
             pair_flops=sums.pair_flops + n * pair_flops,

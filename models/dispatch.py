@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from kernelroof.models import flops, traffic
+from kernelroof.models.compat.values import list_as_index
 from kernelroof.models.kinds import ROOT_MODULE, SAMPLE_MODULE
 from kernelroof.models.recorder import Recorder
 from torch.overrides import TorchFunctionMode
@@ -157,6 +158,8 @@ class _Attention(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is Tensor.__getitem__:
+            return func(args[0], list_as_index(args[1], args[0].device))
         if func is not torch.nn.functional.scaled_dot_product_attention:
             return func(*args, **kwargs)
         if self.recorder is None:

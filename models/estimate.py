@@ -176,6 +176,7 @@ def costs_of(
 
     stretches, began = [], 0
     kept = per_token = 0
+    keys = prompt
     pair_flops = prefill_kv = prefill_io = 0
     first_flops = first_kv = first_io = first_copies = 0
     all_flops = all_kv = all_io = all_copies = 0

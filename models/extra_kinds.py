@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kernelroof.models.family import Family, Layer
 from kernelroof.models.fields import Fields
 from kernelroof.models.layers import Linear, Part
-from kernelroof.models.mlp_kinds import routed_part
+from kernelroof.models.mlp_kinds import is_routed, routed_part
 
 Reader = Callable[[Layer], Part]
 
@@ -49,16 +49,62 @@ def _alternating_updates(layer: Layer) -> Part:
     )
 
 
+def _expert_norm(layer: Layer) -> Part:
+    """A.X K1: a norm after the experts."""
+    return Part(vectors=layer.hidden if is_routed(layer) else 0)
+
+
+def _head_scales(layer: Layer) -> Part:
+    """One number per head (a bias of the output gate)."""
+    return Part(vectors=layer.fields.size("num_attention_heads"))
+
+
+def _inner_norms(layer: Layer) -> Part:
+    """BitNet: norms before the last matrix of either half."""
+    return Part(vectors=layer.hidden + layer.fields.size("intermediate_size"))
+
+
+def _post_norms(layer: Layer) -> Part:
+    """HyperCLOVA X: norms after either half, where the config asks for them."""
+    return Part(vectors=2 * layer.hidden if layer.fields.flag("use_post_norm") else 0)
+
+
+def _falcon_norms(layer: Layer) -> Part:
+    """Falcon: a second norm unless both halves share one."""
+    fields = layer.fields
+    if fields.flag("new_decoder_architecture"):
+        second = fields.count("num_ln_in_parallel_attn", default=2) == 2
+    else:
+        second = not fields.flag("parallel_attn")
+    return Part(vectors=2 * layer.hidden if second else 0)
+
+
+def _sandwich_norms(layer: Layer) -> Part:
+    """LFM3: norms after either half too, and an output gate of one number per head where it attends."""
+    vectors = 2 * layer.hidden if layer.fields.flag("use_sandwich_norm") else 0
+    if layer.kind == "conv" or not layer.fields.flag("use_attention_gate"):
+        return Part(vectors=vectors)
+    return Part((Linear("self_attn.g_proj", layer.hidden, layer.fields.size("num_attention_heads")),), vectors)
+
+
+def _first_norm_missing(layer: Layer) -> Part:
+    """ModernBERT: the norm of the embedding stands for that of the first attention."""
+    return Part(vectors=-layer.hidden if layer.index == 0 else 0)
+
+
+def _last_bias_only(layer: Layer) -> Part:
+    """GPT-NeoX Japanese: only the last layer's attention has a bias."""
+    return Part(vectors=layer.hidden if layer.index == layer.layers - 1 else 0)
+
+
 def _cross_attention(layer: Layer) -> Part:
     """The attention over an encoder that the decoder of an encoder-decoder holds, and does not run without one."""
     fields, hidden = layer.fields, layer.hidden
     bias = fields.rule(layer.family.qkv_bias)
-    names = ("q_proj", "k_proj", "v_proj", "out_proj")
-    linears = tuple(
-        Linear(f"encoder_attn.{n}", hidden, hidden, bias and not (n == "k_proj" and fields.flag("no_key_bias")), used=0)
-        for n in names
-    )
-    return Part(linears)
+    names = ("q_proj", "v_proj", "out_proj", "k_proj")
+    keyed = bias and "unbiased_keys" not in layer.family.extras
+    linears = [Linear(f"encoder_attn.{n}", hidden, hidden, bias if n != "k_proj" else keyed, used=0) for n in names]
+    return Part(tuple(linears))
 
 
 EXTRAS: dict[str, Reader] = {
@@ -66,6 +112,14 @@ EXTRAS: dict[str, Reader] = {
     "experts_beside": _experts_beside,
     "alternating_updates": _alternating_updates,
     "cross_attention": _cross_attention,
+    "expert_norm": _expert_norm,
+    "head_scales": _head_scales,
+    "inner_norms": _inner_norms,
+    "post_norms": _post_norms,
+    "falcon_norms": _falcon_norms,
+    "sandwich_norms": _sandwich_norms,
+    "first_norm_missing": _first_norm_missing,
+    "last_bias_only": _last_bias_only,
 }
 """Readers by the names in `Family.extras`; names that are not here are read by the kind they concern."""
 
@@ -95,6 +149,39 @@ def _embedding_norm(fields: Fields, layers: int) -> Outside:
     return Outside(vectors=2 * fields.size("hidden_size"))
 
 
+def _token_types(fields: Fields, layers: int) -> Outside:
+    """BERT's embedding of sentence types, and ERNIE's of tasks."""
+    rows = fields.count("type_vocab_size", default=0)
+    if fields.flag("use_task_id"):
+        rows += fields.size("task_type_vocab_size")
+    return Outside(gathered=rows * fields.size("embedding_size", "hidden_size"))
+
+
+def _bert_head(fields: Fields, layers: int) -> Outside:
+    """BERT's head: a matrix with bias and a norm before the table."""
+    hidden = fields.size("hidden_size")
+    width = fields.size("embedding_size", default=hidden)
+    return Outside((Linear("head.dense", hidden, width, True, per="logit"),), vectors=2 * width)
+
+
+def _narrow_embedding(fields: Fields, layers: int) -> Outside:
+    """ELECTRA: a matrix after a table narrower than the model."""
+    hidden = fields.size("hidden_size")
+    width = fields.size("embedding_size", default=hidden)
+    norm = 2 * width
+    return Outside((Linear("embeddings_project", width, hidden, True),) if width != hidden else (), vectors=norm)
+
+
+def _embedding_norm_scale(fields: Fields, layers: int) -> Outside:
+    return Outside(vectors=fields.size("hidden_size"))
+
+
+def _head_transform(fields: Fields, layers: int) -> Outside:
+    """BERT's head: a matrix and a norm before the table."""
+    hidden = fields.size("hidden_size")
+    return Outside((Linear("lm_head.dense", hidden, hidden, fields.flag("classifier_bias"), per="logit"),), vectors=hidden)
+
+
 def _embedding_projection(fields: Fields, layers: int) -> Outside:
     """OPT: a table narrower than the model, with a matrix after it and one before the head."""
     hidden = fields.size("hidden_size")
@@ -116,6 +203,11 @@ def _streams(fields: Fields, layers: int) -> Outside:
 OUTSIDE: dict[str, Callable[[Fields, int], Outside]] = {
     "per_layer_inputs": _outside_inputs,
     "embedding_norm": _embedding_norm,
+    "embedding_norm_scale": _embedding_norm_scale,
+    "head_transform": _head_transform,
+    "token_types": _token_types,
+    "bert_head": _bert_head,
+    "narrow_embedding": _narrow_embedding,
     "embedding_projection": _embedding_projection,
     "alternating_updates": _streams,
 }

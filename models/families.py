@@ -46,6 +46,7 @@ _GPT2 = Family(
     norm=2,
     positions="max_position_embeddings",
     rotary=False,
+    widen=4,
     aliases=_GPT,
     defaults=_TIED,
 )
@@ -62,6 +63,7 @@ _GEMMA2 = Family(
 _GEMMA3 = _GEMMA2._replace(
     qk_norm="head", pattern=every("sliding_window_pattern", "sliding_attention", 6), eager=False
 )
+_GEMMA4 = _GEMMA3._replace(mlp="beside_experts", defaults={"global_head_dim": 512, **_TIED})
 _DELTA_HYBRID = Family(
     "attention_bias",
     "attention_bias",
@@ -70,7 +72,7 @@ _DELTA_HYBRID = Family(
     pattern=every("full_attention_interval", "linear_attention", 4),
 )
 _GRANITE_SWA = Family(
-    "attention_bias", "attention_bias", "mlp_bias", sinks=True, pattern=first_of(4, "sliding_attention"), eager=True
+    "attention_bias", "attention_bias", "mlp_bias", sinks="all", pattern=first_of(4, "sliding_attention"), eager=True
 )
 _MAMBA = Family(
     state_kind="mamba",
@@ -100,6 +102,22 @@ _BART = Family(
     extras=("cross_attention",),
 )
 
+_BERT = Family(
+    True,
+    True,
+    True,
+    mlp="plain",
+    norm=2,
+    positions="max_position_embeddings",
+    rotary=False,
+    last_norm=False,
+    head_bias=True,
+    defaults={"type_vocab_size": 2, **_TIED},
+    extras=("token_types", "embedding_norm", "bert_head"),
+    needs="is_decoder",
+)
+_NORMED = ("cross_attention", "embedding_norm")
+
 FAMILIES: dict[str, Family] = {
     # Dense, grouped-query attention
     "llama": _BIASED,
@@ -119,8 +137,15 @@ FAMILIES: dict[str, Family] = {
         pattern=every("sliding_window_pattern", "sliding_attention", 4),
         defaults=_TIED,
     ),
+    "cohere_compass_text": Family(
+        "attention_bias",
+        "attention_bias",
+        norms=1,
+        pattern=every("sliding_window_pattern", "sliding_attention", 4),
+        defaults=_TIED,
+    ),
     "cwm": Family(pattern=first_of(4, "sliding_attention")),
-    "diffllama": _ATTENTION_BIAS,
+    "diffllama": _ATTENTION_BIAS._replace(attention_kind="differential"),
     "ernie4_5": Family("use_bias", "use_bias", "use_bias", defaults=_TIED),
     "exaone": _BIASED,
     "exaone4": Family(qk_norm="head", pattern=every("sliding_window_pattern", "sliding_attention", 4)),
@@ -128,15 +153,23 @@ FAMILIES: dict[str, Family] = {
     "gemma2": _GEMMA2,
     "vaultgemma": _GEMMA2._replace(norms=2),
     "gemma3_text": _GEMMA3,
-    "gemma4_text": _GEMMA3._replace(extras=("per_layer_inputs", "experts_beside"), mlp="beside_experts"),
-    "gemma4_unified_text": _GEMMA3._replace(mlp="beside_experts"),
+    "gemma4_text": _GEMMA4._replace(
+        extras=("per_layer_inputs", "experts_beside"), defaults={"hidden_size_per_layer_input": 256, **_GEMMA4.defaults}
+    ),
+    "gemma4_unified_text": _GEMMA4,
+    "gemma3n_text": _GEMMA3._replace(
+        pattern=every(5, "sliding_attention"),
+        extras=("per_layer_inputs", "alternating_updates"),
+        defaults={"hidden_size_per_layer_input": 256, "num_kv_shared_layers": 15, "altup_num_inputs": 4,
+                  "laurel_rank": 64, **_TIED},
+    ),
     "glm": Family("attention_bias", fused_mlp=True),
     "glm4": Family("attention_bias", fused_mlp=True, norms=4),
     "granite": _BIASED,
     "granite_swa": _GRANITE_SWA._replace(defaults=_TIED),
     "helium": Family("attention_bias", False, "mlp_bias"),
     "hunyuan_v1_dense": Family("attention_bias", "attention_bias", qk_norm="head"),
-    "hyperclovax": _BIASED,
+    "hyperclovax": _BIASED._replace(extras=("post_norms",)),
     "internlm3": Family("qkv_bias", "attention_bias", "mlp_bias"),
     "iquestcoder": _BIASED,
     "jais2": Family("attention_bias", "attention_bias", "mlp_bias", mlp="plain", norm=2),
@@ -149,11 +182,23 @@ FAMILIES: dict[str, Family] = {
     "ministral": Family(pattern=any_window),
     "nanochat": Family("attention_bias", "attention_bias", mlp="plain", norm=0, last_norm=False),
     "nemotron": Family("attention_bias", "attention_bias", "mlp_bias", mlp="plain", norm=2),
+    "modernbert-decoder": Family(
+        "attention_bias",
+        "attention_bias",
+        "mlp_bias",
+        fused_mlp=True,
+        norm="norm_bias",
+        head_bias="decoder_bias",
+        pattern=first_of(3, "sliding_attention"),
+        extras=("embedding_norm_scale", "head_transform", "first_norm_missing"),
+        defaults={"decoder_bias": True, **_TIED},
+    ),
     "olmo": Family("attention_bias", "attention_bias", norm=0, last_norm=False),
     "olmo2": Family("attention_bias", "attention_bias", qk_norm="width"),
     "olmo3": Family("attention_bias", "attention_bias", qk_norm="width", pattern=every(4, "sliding_attention")),
     "phi": Family(True, True, True, qk_norm="affine", qk_norm_if="qk_layernorm", mlp="plain", norms=1, norm=2, head_bias=True),
     "phi3": Family(fused_qkv=True, fused_mlp=True),
+    "phi4_multimodal": Family(fused_qkv=True, fused_mlp=True),
     "seed_oss": Family("attention_bias", "attention_out_bias", "mlp_bias"),
     "smollm3": _BIASED._replace(pattern=unrotated("sliding_attention"), defaults=_TIED),
     "stablelm": Family("use_qkv_bias", norm=2),
@@ -164,7 +209,7 @@ FAMILIES: dict[str, Family] = {
         True, True, True, mlp="plain", norm=2, positions="max_position_embeddings", position_offset=2, rotary=False,
         defaults=_TIED,
     ),
-    "bitnet": Family("attention_bias", "attention_bias"),
+    "bitnet": Family("attention_bias", "attention_bias", extras=("inner_norms",)),
     "bloom": Family(
         True,
         True,
@@ -174,10 +219,12 @@ FAMILIES: dict[str, Family] = {
         norm=2,
         rotary=False,
         aliases={"num_attention_heads": "n_head", "num_hidden_layers": "n_layer", "hidden_size": "n_embed"},
+        widen=4,
         defaults=_TIED,
+        extras=("embedding_norm",),
     ),
     "codegen": Family(
-        False, False, True, fused_qkv=True, mlp="plain", norm=2, norms=1, head_bias=True, aliases=_GPT
+        False, False, True, fused_qkv=True, mlp="plain", norm=2, norms=1, head_bias=True, widen=4, aliases=_GPT
     ),
     "falcon": Family(
         "bias",
@@ -186,6 +233,10 @@ FAMILIES: dict[str, Family] = {
         fused_qkv=True,
         mlp="plain",
         norm=2,
+        norms=1,
+        widen=4,
+        explicit_mask=True,
+        extras=("falcon_norms",),
         aliases={"intermediate_size": "ffn_hidden_size", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
         defaults={"multi_query": True, "parallel_attn": True, **_TIED},
     ),
@@ -197,14 +248,25 @@ FAMILIES: dict[str, Family] = {
         "attention_bias", "attention_bias", True, fused_qkv=True, mlp="plain", norm=2,
         defaults={"attention_bias": True},
     ),
-    "gptj": Family(False, False, True, mlp="plain", norm=2, norms=1, head_bias=True, aliases=_GPT),
+    "gpt_neox_japanese": Family(
+        fused_qkv=True, mlp="plain", norm=2, widen="intermediate_multiple_size",
+        defaults={"intermediate_multiple_size": 4, **_TIED}, extras=("last_bias_only",),
+    ),
+    "gpt_neo": Family(
+        False, True, True, mlp="plain", norm=2, positions="max_position_embeddings", rotary=False, widen=4,
+        pattern=always("full_attention"),
+        aliases={"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
+        defaults=_TIED,
+    ),
+    "gptj": Family(False, False, True, mlp="plain", norm=2, norms=1, head_bias=True, widen=4, aliases=_GPT),
     "mpt": Family(
         fused_qkv=True,
         mlp="plain",
+        widen="expansion_ratio",
         rotary=False,
         aliases={"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers",
                  "max_position_embeddings": "max_seq_len"},
-        defaults=_TIED,
+        defaults={"expansion_ratio": 4, **_TIED},
     ),
     "opt": Family(
         "enable_bias",
@@ -217,6 +279,7 @@ FAMILIES: dict[str, Family] = {
         rotary=False,
         aliases={"intermediate_size": "ffn_dim"},
         defaults={"enable_bias": True, "do_layer_norm_before": True, **_TIED},
+        extras=("embedding_projection",),
     ),
     "persimmon": Family(
         True, True, True, fused_qkv=True, qk_norm="affine", qk_norm_if="qk_layernorm", mlp="plain", norm=2,
@@ -234,14 +297,31 @@ FAMILIES: dict[str, Family] = {
         defaults=_TIED,
     ),
     # Decoders of encoder-decoders, which hold an attention over the encoder that a causal LM leaves idle
-    "bart": _BART._replace(position_offset=2),
+    "bart": _BART._replace(position_offset=2, extras=_NORMED),
     "blenderbot": _BART._replace(last_norm=True),
-    "blenderbot-small": _BART,
+    "blenderbot-small": _BART._replace(extras=_NORMED),
     "marian": _BART._replace(aliases={**_BART.aliases, "vocab_size": "decoder_vocab_size"}),
-    "mbart": _BART._replace(position_offset=2, last_norm=True),
-    "mvp": _BART._replace(position_offset=2),
+    "mbart": _BART._replace(position_offset=2, last_norm=True, extras=_NORMED),
+    "mvp": _BART._replace(position_offset=2, extras=_NORMED),
     "pegasus": _BART._replace(last_norm=True),
-    "plbart": _BART._replace(position_offset=2),
+    "plbart": _BART._replace(position_offset=2, extras=_NORMED),
+    "bigbird_pegasus": _BART._replace(
+        qkv_bias="use_bias", output_bias="use_bias", extras=_NORMED,
+        defaults={**_TIED, "use_bias": False},
+    ),
+    "trocr": _BART._replace(position_offset=2, extras=_NORMED),
+    "whisper": _BART._replace(
+        positions="max_target_positions", last_norm=True, extras=("cross_attention", "unbiased_keys"),
+        aliases={**_BART.aliases, "max_position_embeddings": "max_target_positions"},
+    ),
+    # Encoders that a config makes decoders
+    "bert": _BERT,
+    "camembert": _BERT,
+    "data2vec-text": _BERT,
+    "electra": _BERT._replace(extras=("token_types", "narrow_embedding", "bert_head")),
+    "ernie": _BERT,
+    "roberta": _BERT,
+    "xlm-roberta": _BERT,
     # Mixtures of experts
     "afmoe": Family(
         "attention_bias", "attention_bias", qk_norm="head", gate="width", norms=4, wide_expert_vectors=1,
@@ -250,7 +330,7 @@ FAMILIES: dict[str, Family] = {
     "aria_text": _BIASED,
     "beam": Family(
         "attention_bias", "attention_bias", qk_norm="head", gate="width", norms=4, router_bits=32,
-        pattern=every(6, "sliding_attention"),
+        pattern=every(6, "sliding_attention"), extras=("head_scales",),
     ),
     "cohere2_moe": Family(
         "attention_bias",
@@ -259,20 +339,36 @@ FAMILIES: dict[str, Family] = {
         pattern=every("sliding_window_pattern", "sliding_attention", 4),
         defaults=_TIED,
     ),
-    "dots1": Family("attention_bias", "attention_bias", qk_norm="head", pattern=qwen_windows),
+    "dbrx": Family(
+        fused_qkv=True,
+        norm=1,
+        aliases={
+            "hidden_size": "d_model",
+            "num_attention_heads": "n_heads",
+            "num_hidden_layers": "n_layers",
+            "max_position_embeddings": "max_seq_len",
+            "num_key_value_heads": "attn_config.kv_n_heads",
+            "intermediate_size": "ffn_config.ffn_hidden_size",
+            "num_experts": "ffn_config.moe_num_experts",
+            "moe_topk": "ffn_config.moe_top_k",
+        },
+    ),
+    "dots1": Family("attention_bias", "attention_bias", qk_norm="head", router_bits=32, pattern=qwen_windows),
     "ernie4_5_moe": Family("use_bias", "use_bias", "use_bias", router_bits=32, wide_expert_vectors=1, defaults=_TIED),
     "exaone_moe": Family(
         qk_norm="head", router_bits=32, pattern=every("sliding_window_pattern", "sliding_attention", 4)
     ),
     "flex_olmo": Family("attention_bias", "attention_bias", qk_norm="width"),
-    "flint": Family("attention_bias", "attention_bias", qk_norm="head", sinks=True, router_bits=32, eager=True),
+    "flint": Family(
+        "attention_bias", "attention_bias", qk_norm="head", sinks="all", sink_bits=32, router_bits=32, eager=True
+    ),
     "glm4_moe": Family(
         "attention_bias", False, qk_norm="head", qk_norm_if="use_qk_norm", router_bits=32, pattern=always("full_attention")
     ),
     "gpt_oss": Family(
         "attention_bias",
         "attention_bias",
-        sinks=True,
+        sinks="all",
         router_bias=True,
         expert_bias=True,
         pattern=alternating("sliding_attention", "full_attention"),
@@ -293,10 +389,12 @@ FAMILIES: dict[str, Family] = {
         "attention_bias",
         "attention_bias",
         pattern=unrotated("chunked_attention"),
-        defaults={"interleave_moe_layer_step": 1, "attention_chunk_size": 8192},
+        defaults={"interleave_moe_layer_step": 1, "attention_chunk_size": 8192, "num_shared_experts": 1},
     ),
     "mellum": Family("attention_bias", "attention_bias", qk_norm="head", pattern=always("full_attention")),
-    "mimo_v2_flash": Family("attention_bias", False, router_bits=32, eager=True),
+    "mimo_v2_flash": Family(
+        "attention_bias", False, router_bits=32, sinks="windowed", attention_kind="doubled_in_windows", eager=True
+    ),
     "minimax_m2": Family(qk_norm="width", pattern=always("full_attention")),
     "mixtral": Family(),
     "olmoe": Family("attention_bias", "attention_bias", qk_norm="width"),
@@ -309,7 +407,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "solar_open": Family("attention_bias", False, router_bits=32, pattern=always("full_attention")),
     # Latent attention
-    "axk1": _DEEPSEEK,
+    "axk1": _DEEPSEEK._replace(extras=("expert_norm",)),
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
     "deepseek_v32": _SPARSE,
@@ -319,6 +417,14 @@ FAMILIES: dict[str, Family] = {
     "sarvam_mla": _DEEPSEEK,
     "youtu": Family("attention_bias", "attention_bias", defaults=_TIED),
     # States, and hybrids of states and attention
+    "bailing_hybrid": Family(
+        "attention_bias",
+        "attention_bias",
+        gate="heads",
+        router_bits=32,
+        state_kind="gated_kimi_delta",
+        pattern=every("layer_group_size", "linear_attention", 6),
+    ),
     "bamba": Family("attention_bias", "attention_bias", "mlp_bias", pattern=chosen("attn_layer_indices", "linear_attention", "linear_attention")),
     "falcon_h1": Family("attention_bias", "attention_bias", "mlp_bias", pattern=always("hybrid")),
     "falcon_mamba": _MAMBA,
@@ -330,6 +436,7 @@ FAMILIES: dict[str, Family] = {
         qk_norm="head", pattern=chosen("full_attn_idxs", "conv"), aliases={"intermediate_size": "block_ff_dim"}, defaults=_TIED
     ),
     "lfm2_moe": Family(qk_norm="head", defaults=_TIED),
+    "lfm3": Family(qk_norm="head", extras=("sandwich_norms",), defaults=_TIED),
     "mamba": _MAMBA,
     "mamba2": _MAMBA._replace(state_kind="mamba2", defaults={**_MAMBA.defaults, "tie_word_embeddings": False}),
     "minimax": Family(state_kind="lightning", pattern=alternating("full_attention", "linear_attention")),
@@ -340,7 +447,10 @@ FAMILIES: dict[str, Family] = {
     "qwen3_next": _DELTA_HYBRID._replace(shared_gate=True),
     "qwen3_5_text": _DELTA_HYBRID,
     "qwen3_5_moe_text": _DELTA_HYBRID._replace(shared_gate=True),
-    "recurrent_gemma": Family(pattern=repeated("block_types")),
+    "recurrent_gemma": Family(
+        "attention_bias", True, True, state_kind="gated_linear", attention_kind="fixed_window",
+        pattern=repeated("block_types"), defaults=_TIED,
+    ),
 }
 
 SAME_CODE = {

@@ -20,6 +20,9 @@ class Family(NamedTuple):
         switches them on.
     gate: an output gate of attention: "width" (a matrix as wide as the queries), "heads" (one number per
         head), "doubled" (the query matrix is twice as wide).
+    sinks: one learned number per head in the attention of "all" layers, or of "windowed" ones.
+    widen: width of the dense feed-forward over the model's where the config does not give it: a number, or
+        the field that holds it.
     norm: parameters per element of a norm: 1 a scale, 2 also a bias, 0 none; a field decides between 1 and 2.
     norms: norms as wide as the model per layer, `last_norm` one after the last layer.
     extras: readers of `kernelroof.models.extra_kinds` that add what only this family has.
@@ -33,12 +36,14 @@ class Family(NamedTuple):
     qk_norm: str = ""
     qk_norm_if: str = ""
     gate: str = ""
-    sinks: bool = False
+    sinks: str = ""
+    sink_bits: int | None = None
     fused_qkv: bool = False
     attention_kind: str = ""
     state_kind: str = ""
     mlp: str = "gated"
     fused_mlp: bool = False
+    widen: int | str = 0
     mlp_vectors: int = 0
     norms: int = 2
     norm: int | str = 1
@@ -61,6 +66,8 @@ class Family(NamedTuple):
     extras: tuple[str, ...] = ()
     eager: bool = False
     explicit_mask: bool = False
+    needs: str = ""
+    """A field that must be true: without it the model is no decoder."""
     note: str = ""
     """What was assumed, for model types whose code is not part of transformers."""
 

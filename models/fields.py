@@ -38,12 +38,27 @@ class Fields:
         self._aliases = aliases or {}
         self._defaults = defaults or {}
 
+    def changed(self, fields: Mapping[str, Any]) -> Fields:
+        """The same config with some fields replaced."""
+        return Fields({**self._config, **fields}, self.name, self._aliases, self._defaults)
+
+    def of_layer(self, index: int) -> Fields:
+        """The config as layer `index` sees it (`per_layer_config`, which transformers 5 writes)."""
+        overrides = self._config.get("per_layer_config")
+        if not isinstance(overrides, Mapping):
+            return self
+        mine = next((v for k, v in overrides.items() if str(k).isdigit() and int(k) == index), None)
+        return self if not isinstance(mine, Mapping) else self.changed({**mine, "global_head_dim": None})
+
     def get(self, field: str) -> Any:
         """The value of a field, or its default, or None."""
-        for known in (field, self._aliases.get(field)):
-            if known is not None and self._config.get(known) is not None:
-                return self._config[known]
-        return self._defaults.get(field)
+        value = self._config.get(field)
+        if value is None and field in self._aliases:
+            # An alias may lead into a config within the config: "attn_config.kv_n_heads".
+            value = self._config
+            for step in self._aliases[field].split("."):
+                value = value.get(step) if isinstance(value, Mapping) else None
+        return self._defaults.get(field) if value is None else value
 
     def has(self, field: str) -> bool:
         return self.get(field) is not None

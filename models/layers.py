@@ -44,7 +44,7 @@ class Attention(NamedTuple):
     `read_width` what a query reads per token it sees.
 
     masked: Hugging Face hands this attention an explicit mask whatever the prompt, so that nothing is
-    skipped. index_flops: FLOP per query-key pair that choosing keys takes before the attention itself.
+    skipped. more_flops: FLOP per query-key pair besides scores and weighted sum (choosing keys, a second attention).
     """
 
     heads: int
@@ -55,7 +55,7 @@ class Attention(NamedTuple):
     kept_width: int
     read_width: int
     masked: bool = False
-    index_flops: int = 0
+    more_flops: int = 0
 
 
 class State(NamedTuple):

@@ -84,7 +84,16 @@ def _dense_width(layer: Layer) -> int:
     fields = layer.fields
     if fields.has("block_auto_adjust_ff_dim") or fields.has("block_multiple_of"):
         return _adjusted_width(layer)
-    wide = fields.size("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
+    widen = layer.family.widen
+    ratio = widen if isinstance(widen, int) else fields.size(widen)
+    if isinstance(fields.get("intermediate_size"), list):
+        return int(fields.per_layer("intermediate_size", layer.layers)[layer.index])
+    wide = fields.size(
+        "dense_intermediate_size",
+        "intermediate_size_mlp",
+        "intermediate_size",
+        default=ratio * layer.hidden if ratio else None,
+    )
     shared = layer.index >= layer.layers - fields.count("num_kv_shared_layers", default=0)
     return wide * (2 if shared and fields.flag("use_double_wide_mlp") else 1)
 

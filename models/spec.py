@@ -127,6 +127,11 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
     model_type = text.get("model_type")
     family, notes = _family(text, model_type, name)
     fields = Fields(text, name, family.aliases, family.defaults)
+    if family.needs and not fields.flag(family.needs):
+        raise ConfigError(
+            f"{name}: {family.needs} is not true, so that this {model_type} is an encoder, which keeps no cache",
+            "Give the config of a decoder.",
+        )
     version = installed.transformers_version()
     has_latent = fields.has("kv_lora_rank")
     if latent is None:
@@ -142,7 +147,7 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
     groups = _groups(fields, family, layers, latent)
     rest = outside(fields, layers, family)
     norm = _norm(fields, family)
-    width = fields.size("word_embed_proj_dim", default=hidden)
+    width = fields.size("word_embed_proj_dim", "embedding_size", default=hidden)
     positions = fields.size(family.positions) + family.position_offset if family.positions else 0
     return ModelSpec(
         name=name,
@@ -158,7 +163,7 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
         dtype=fields.dtype(),
         quantised=quantised(text),
         linears=rest.linears,
-        gathered=positions * hidden + rest.gathered,
+        gathered=positions * width + rest.gathered,
         eager=family.eager,
         tower=read_tower(config, name),
         notes=notes,
@@ -196,7 +201,7 @@ def _groups(fields: Fields, family: Family, layers: int, latent: bool) -> tuple[
     found: dict[tuple[Part, str], list[int]] = {}
     known: dict[tuple[Any, ...], tuple[Part, str]] = {}
     for index, kind in enumerate(kinds):
-        layer = Layer(fields, family, index, kind, layers, latent)
+        layer = Layer(fields.of_layer(index), family, index, kind, layers, latent)
         part = _layer_part(layer)
         part = known.setdefault(part, part)
         found.setdefault(part, []).append(index)

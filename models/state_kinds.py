@@ -177,6 +177,48 @@ def lightning(layer: Layer) -> Part:
     return Part(linears, vectors=wide, state=_state(layer, wide * width, 0, 0, None), inner=5 * wide)
 
 
+@_kind("gated_linear")
+def gated_linear(layer: Layer) -> Part:
+    """RecurrentGemma's linear recurrence: one number per channel, gated by block-diagonal matrices."""
+    fields, hidden = layer.fields, layer.hidden
+    width, blocks = fields.size("lru_width", default=hidden), fields.size("num_attention_heads")
+    taps = fields.size("conv1d_width")
+    linears = (
+        Linear("temporal_block.linear_y", hidden, width, True),
+        Linear("temporal_block.linear_x", hidden, width, True),
+        Linear("temporal_block.linear_out", width, hidden, True),
+        *(
+            Linear(f"temporal_block.rg_lru.{gate}", width // blocks, width, True)
+            for gate in ("input_gate_weight", "recurrent_gate_weight")
+        ),
+    )
+    return Part(
+        linears, vectors=width * (taps + 2), state=_state(layer, width, width, taps - 1, 32), inner=4 * width
+    )
+
+
+@_kind("gated_kimi_delta")
+def gated_kimi_delta(layer: Layer) -> Part:
+    """Bailing's delta rule: Kimi's with full-rank gates, and its small parameters in float32."""
+    fields, hidden = layer.fields, layer.hidden
+    heads, width = fields.size("num_attention_heads"), fields.size("linear_head_dim", "head_dim")
+    taps = fields.size("short_conv_kernel_size", "linear_conv_kernel_dim")
+    wide = heads * width
+    names = ("q_proj", "k_proj", "v_proj", "forget_gate.f_proj", "g_proj")
+    linears = (
+        *(Linear(f"self_attn.{n}", hidden, wide) for n in names),
+        Linear("self_attn.b_proj", hidden, heads),
+        Linear("self_attn.o_proj", wide, hidden),
+    )
+    return Part(
+        linears,
+        vectors=width,
+        wide_vectors=3 * wide * taps + heads + wide,
+        state=_state(layer, heads * width * width, 3 * wide, taps, 32, _DELTA_PASS),
+        inner=6 * wide,
+    )
+
+
 @_kind("short_conv")
 def short_conv(layer: Layer) -> Part:
     """A gated short convolution (LFM2): its memory is the last `conv_L_cache` inputs."""

@@ -72,7 +72,7 @@ def make_workload(
     for option, size in (("--batch", batch), ("--prompt", prompt), ("--output", output)):
         if size < 1:
             raise UsageError(f"{option} is {size}", "Give a whole number of at least 1.")
-    if prompt + output > spec.max_positions:
+    if spec.max_positions is not None and prompt + output > spec.max_positions:
         raise UsageError(
             f"--prompt {prompt} + --output {output} = {prompt + output} tokens, but {spec.name} has "
             f"max_position_embeddings {spec.max_positions}",
