@@ -11,43 +11,24 @@ most) and that process's peak memory (wanted: under 500 MB).
 from __future__ import annotations
 
 import argparse
-import resource
 import shutil
 import sqlite3
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
+from decode_walk import Walk
+from fresh import CLOCKS, generated, median, run, seconds
+
 PID, TID = 4242, 4242
 GLOBAL_PID = 2**56 + PID * 2**24
-MODULES = (
-    ("input_layernorm", 1),
-    ("self_attn", 0),
-    ("self_attn.q_proj", 1),
-    ("self_attn.k_proj", 1),
-    ("self_attn.v_proj", 1),
-    ("self_attn.rotary", 1),
-    ("self_attn.o_proj", 1),
-    ("post_attention_layernorm", 1),
-    ("mlp", 0),
-    ("mlp.gate_proj", 1),
-    ("mlp.act_fn", 1),
-    ("mlp.down_proj", 1),
-)
-OPS = ("aten::linear", "aten::matmul", "aten::mm")
-READ = """
-import resource, sys, time
-began = time.perf_counter()
+READ = f"""{CLOCKS}
+began = clocks()
 from kernelroof.parsers.nsys_sqlite import read_nsys
-imported = time.perf_counter()
-nsys = read_nsys(sys.argv[1])
-table = nsys.launches
-print(len(table), (table["phase"] != "(unattributed)").sum(), imported - began,
-      time.perf_counter() - imported, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+imports, began = since(began), clocks()
+table = read_nsys(sys.argv[1]).launches
+print(len(table), (table["phase"] != "(unattributed)").sum(), *imports, *since(began))
 """
 STATS = ("stats", "--report", "nvtx_kern_sum", "--format", "csv", "--output", "-")
 SCHEMA = """
@@ -70,12 +51,12 @@ CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT
 """
 
 
-class Recording:
-    """Rows of a recording while it is made; `now` is the host's clock in ns."""
+class Recording(Walk):
+    """Rows of a recording while it is made."""
 
-    def __init__(self) -> None:
-        self.now = 1_000_000
-        self.gpu = 1_000_000
+    def __init__(self, kernels: int) -> None:
+        super().__init__()
+        self.wanted = kernels
         self.names: dict[str, int] = {}
         self.ranges: list[tuple[int, int, int]] = []
         self.calls: list[tuple[int, int, int, int]] = []
@@ -85,64 +66,26 @@ class Recording:
         """Id of a string."""
         return self.names.setdefault(text, len(self.names) + 1)
 
-    def push(self) -> int:
-        """Begin a range: returns its start."""
-        self.now += 400
-        return self.now
+    def full(self) -> bool:
+        return len(self.kernels) >= self.wanted
 
-    def pop(self, start: int, text: str) -> None:
-        """End a range that began at `start`."""
-        self.now += 300
+    def begun(self) -> int:
+        return 0
+
+    def ended(self, token: int, start: int, text: str) -> None:
         self.ranges.append((start, self.now, self.name(text)))
 
-    def call(self, text: str) -> int:
-        """A runtime call of 2 us; returns its correlation id."""
-        self.now += 500
-        correlation = len(self.calls) + 1
-        self.calls.append((self.now, self.now + 2000, correlation, self.name(text)))
-        self.now += 2500
-        return correlation
+    def called(self, start: int, end: int, text: str) -> None:
+        self.calls.append((start, end, self.correlation, self.name(f"{text}_v7000")))
 
-    def kernel(self, text: str, duration: int) -> None:
-        """A launch and its kernel, which runs when its stream is free."""
-        correlation = self.call("cudaLaunchKernel_v7000")
-        begin = max(self.gpu + 800, self.now + 3000)
-        self.gpu = begin + duration
-        self.kernels.append((begin, self.gpu, correlation, self.name(text)))
-
-
-def _layer(rec: Recording, layer: int) -> None:
-    base = f"model.layers.{layer}"
-    outer = rec.push()
-    for position, (module, kernels) in enumerate(MODULES):
-        start = rec.push()
-        for _ in range(kernels):
-            ops = [rec.push() for _ in OPS]
-            rec.kernel(f"void gemm<float, {position}>(int, float const*)", 2000 + 700 * position)
-            for at, op in zip(reversed(ops), reversed(OPS), strict=True):
-                rec.pop(at, op)
-        rec.pop(rec.push(), "aten::view")
-        if position % 2:
-            rec.call("cudaStreamIsCapturing_v10000")
-        rec.pop(start, f"{base}.{module}")
-    rec.pop(outer, base)
+    def ran(self, start: int, end: int, text: str) -> None:
+        self.kernels.append((start, end, self.correlation, self.name(text)))
 
 
 def generate(path: Path, kernels: int) -> tuple[int, int, int]:
     """Write a recording of at least `kernels` kernels; returns kernels, ranges and runtime calls."""
-    rec = Recording()
-    step = 0
-    while len(rec.kernels) < kernels:
-        phase = rec.push()
-        for k in range(1 if step == 0 else 100):
-            began = rec.push()
-            for layer in range(32):
-                _layer(rec, layer)
-            rec.pop(began, f"step{k}")
-            step += 1
-            if len(rec.kernels) >= kernels:
-                break
-        rec.pop(phase, "prefill" if step == 1 else "decode")
+    rec = Recording(kernels)
+    rec.walk()
     path.unlink(missing_ok=True)
     connection = sqlite3.connect(path)
     connection.executescript(SCHEMA)
@@ -168,14 +111,6 @@ def generate(path: Path, kernels: int) -> tuple[int, int, int]:
     return len(rec.kernels), len(rec.ranges), len(rec.calls)
 
 
-def _timed(command: list[str]) -> tuple[str, tuple[float, float]]:
-    """Output of a command, and its wall and CPU seconds."""
-    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return done.stdout, (wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-
-
 def main() -> None:
     """Generate, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -187,35 +122,32 @@ def main() -> None:
     options: Any = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = options.keep or Path(folder) / "generated.sqlite"
-        kernels, ranges, calls = generate(path, options.kernels)
+        kernels, ranges, calls = generated(generate, path, options.kernels)
         print(f"recording: {kernels:,} kernels, {ranges:,} ranges, {calls:,} runtime calls")
         print(f"           {path.stat().st_size / 1e6:.0f} MB")
-        ours, reader, nsys = [], [], []
-        memory = 0.0
+        ours, nsys = [], []
         for _ in range(options.runs):
-            done, spent = _timed([sys.executable, "-c", READ, str(path)])
-            rows, attributed, _imports, seconds, peak = done.split()
-            if not int(rows) == int(attributed) == kernels:
+            ours.append(run([sys.executable, "-c", READ, str(path)]))
+            rows, attributed = map(int, ours[-1].output.split()[:2])
+            if not rows == attributed == kernels:
                 sys.exit(f"{attributed} of {rows} kernels were attributed, {kernels} recorded")
-            ours.append(float(seconds))
-            reader.append(spent)
-            memory = max(memory, float(peak))
             if options.nsys:
-                done, spent = _timed([options.nsys, *STATS, str(path)])
-                if "NVTX Range" not in done:
-                    sys.exit(f"nsys gave no table: {done[-500:]}")
-                nsys.append(spent)
-    read = statistics.median(ours)
-    wall, cpu = (statistics.median(times) for times in zip(*reader, strict=True))
-    print(f"kernelroof: {read:.2f} s to read and attribute; process {wall:.2f} s, CPU {cpu:.2f} s")
-    print(f"            peak {memory:.0f} MB (wanted: under 500)")
+                nsys.append(run([options.nsys, *STATS, str(path)]))
+                if "NVTX Range" not in nsys[-1].output:
+                    sys.exit(f"nsys gave no table: {nsys[-1].output[-500:]}")
+    mine = median(ours)
+    imports, _, read, read_cpu = (seconds(ours, word) for word in range(2, 6))
+    print(f"kernelroof: {imports:.2f} s importing, {read:.2f} s to read and attribute (CPU {read_cpu:.2f} s)")
+    print(f"            process {mine.wall_s:.2f} s (CPU {mine.cpu_s:.2f} s), peak {mine.peak_mb:.0f} MB")
+    print("            (wanted: under 500)")
     if not nsys:
         print("nsys stats: not found; name it with --nsys")
         return
-    their_wall, their_cpu = (statistics.median(times) for times in zip(*nsys, strict=True))
-    print(f"nsys stats: process {their_wall:.2f} s, CPU {their_cpu:.2f} s (nvtx_kern_sum)")
-    print(f"ratio:      {read / their_wall:.3f} reading, {wall / their_wall:.3f} process, {cpu / their_cpu:.3f} CPU")
+    theirs = median(nsys)
+    print(f"nsys stats: process {theirs.wall_s:.2f} s (CPU {theirs.cpu_s:.2f} s)")
+    print(f"ratio:      {mine.wall_s / theirs.wall_s:.3f} process, CPU {mine.cpu_s / theirs.cpu_s:.3f}")
     print("            (wanted: at most 0.25)")
+    print(f"            {read / theirs.wall_s:.3f} reading, CPU {read_cpu / theirs.cpu_s:.3f}")
 
 
 if __name__ == "__main__":

@@ -15,10 +15,11 @@ from typing import IO, Any
 from kernelroof.models.errors import ReportError
 
 _BLOCK = 1 << 22
+# Most elements are shorter; with less than this left, the window is filled up before more are looked for.
+_ELEMENT = 1 << 16
 # An element of an array that is not complete within this many characters is broken, not long.
 _LONGEST_ELEMENT = 4 * _BLOCK
 _SPACE = re.compile(r"[ \t\r\n]*")
-_CLOSE = re.compile(r"[ \t\r\n]*\}")
 
 
 class JsonStream:
@@ -51,28 +52,31 @@ class JsonStream:
         self._at += 1
         return True
 
-    def flat_object(self, head: re.Pattern[str]) -> tuple[tuple[str, ...], str] | None:
-        """Step over an object whose last value is a flat object, without decoding that one.
+    def run_of(self, element: re.Pattern[str], plain: int, flat: int) -> list[tuple[str, ...]]:
+        """Step over the elements that come next for as long as each of them is wholly there and matches.
 
-        `head` matches from the position up to and with the inner object's brace. Returns the groups
-        of `head` and the text between the inner braces; None, without a step, if the object is not
-        wholly inside the window or can't be told to be flat (a nested brace, an escape, an open
-        quote).
+        Args:
+            element: an element up to its end, with whatever may stand before it; white space and commas too.
+            plain: number of the group that may hold no escape.
+            flat: number of the group that may hold no brace and no escape, and must close every quote that
+                it opens. Only then is a brace behind it none inside a string.
+
+        Returns:
+            The groups of each; "" for one that took no part. None come where the next element does not match.
         """
-        found = head.match(self._window, self._at)
-        if found is None:
-            return None
-        start = found.end()
-        end = self._window.find("}", start)
-        inner = self._window[start:end]
-        # With no escape and paired quotes, the brace found is not inside a string.
-        if end < 0 or "{" in inner or "\\" in inner or inner.count('"') % 2:
-            return None
-        outer = _CLOSE.match(self._window, end + 1)
-        if outer is None:
-            return None
-        self._at = outer.end()
-        return found.groups(), inner
+        if len(self._window) - self._at < _ELEMENT:
+            self._read_on()
+        out = []
+        match, window, at = element.match, self._window, self._at
+        while (found := match(window, at)) is not None:
+            groups = found.groups("")
+            text = groups[flat]
+            if "{" in text or "\\" in text or "\\" in groups[plain] or text.count('"') % 2:
+                break
+            out.append(groups)
+            at = found.end()
+        self._at = at
+        return out
 
     def value(self, longest: int | None = None) -> Any:
         """Decode the value that comes next, reading on while it is incomplete.

@@ -10,6 +10,7 @@ import re
 from array import array
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,13 +34,24 @@ _FLOAT_LIMIT_US = float(1 << 43)
 _RECORD = "Record it again with torch.profiler and export_chrome_trace."
 _NONE = -1
 
-# The start of an event as Kineto writes it, up to the brace of its arguments. Recorded shapes make the
-# arguments most of a file, so an op's are not decoded. An event that looks different is decoded as JSON.
-_HEAD = re.compile(
-    r'[\s,]*\{\s*"ph": ?"X",\s*"cat": ?"(\w+)",\s*"name": ?"([^"\\]*)",\s*"pid": ?(\d+),\s*"tid": ?(\d+),'
-    r'\s*"ts": ?(\d[\d.]*),\s*"dur": ?(\d[\d.]*),\s*"args": ?\{'
+# An event as Kineto writes it: what has a duration, or a flow arrow, which matches without any group. Recorded
+# shapes make the arguments most of a file, so an op's are not decoded. What looks different is decoded as JSON.
+_EVENT = re.compile(
+    r'[\s,]*\{\s*"ph": ?(?:"X",\s*"cat": ?"(\w+)",\s*"name": ?"([^"]*)",\s*"pid": ?(\d+),\s*"tid": ?(\d+),'
+    r'\s*"ts": ?(\d+(?:\.\d+)?),\s*"dur": ?(\d+(?:\.\d+)?)\s*,'
+    r'\s*"args": ?\{\s*(?:"External id": ?(\d+)(?=[,\s}]))?([^}]*)\}'
+    r'|"[stf]",\s*"id": ?\d+,\s*"pid": ?\d+,\s*"tid": ?\d+,\s*"ts": ?[\d.]+,'
+    r'\s*"cat": ?"\w+",\s*"name": ?"\w+"(?:,\s*"bp": ?"\w")?)\s*\}'
 )
-_EXTERNAL_ID = re.compile(r'\s*"External id": ?(\d+)')
+_NAME, _ARGUMENTS = 1, 7
+_BETWEEN = ", \t\r\n"
+_LAUNCH = re.compile(r',?\s*"cbid": ?\d+,\s*"correlation": ?(\d+)\s*')
+_NUMBERS = r'(?:,\s*"[\w .%]+": ?[\d.]+)*'
+_SIZE = r"\[\s*(\d+,\s*\d+,\s*\d+)\s*\]"
+_GEOMETRY = re.compile(
+    r',?\s*"queued": ?\d+,\s*"device": ?(\d+),\s*"context": ?\d+,\s*"stream": ?(\d+),\s*"correlation": ?(\d+)'
+    rf'{_NUMBERS},\s*"grid": ?{_SIZE},\s*"block": ?{_SIZE}{_NUMBERS}\s*'
+)
 
 Ints = npt.NDArray[np.int64]
 
@@ -125,6 +137,7 @@ class _Columns:
 
     def __init__(self, number: Callable[[str], Any]) -> None:
         self.number = number
+        self.position = 0  # of the next event in the file
         self.event = array("q")
         self.category = array("b")
         self.name = array("i")
@@ -142,31 +155,61 @@ class _Columns:
 
     def add_all(self, stream: JsonStream) -> None:
         """Keep what the tables need; everything else (Python frames, flow arrows) passes by."""
-        position = 0
         try:
-            while self._add_next(stream, position):
-                position += 1
+            while True:
+                if rows := stream.run_of(_EVENT, _NAME, _ARGUMENTS):
+                    self._add_run(stream, rows)
+                    continue
+                if not stream.has_element():
+                    return
+                self._add_decoded(stream.element(), f"{stream.path}: traceEvents[{self.position}]")
+                self.position += 1
         except (AttributeError, TypeError, ValueError, ArithmeticError):
-            where = f"{stream.path}: traceEvents[{position}]"
+            where = f"{stream.path}: traceEvents[{self.position}]"
             raise ReportError(f"{where} has a value of the wrong kind", _RECORD) from None
 
-    def _add_next(self, stream: JsonStream, position: int) -> bool:
-        """Step over one event, keeping what matters of it; False at the end of the array."""
-        found = stream.flat_object(_HEAD)
-        if found is None:
-            if not stream.has_element():
-                return False
-            self._add_decoded(position, stream.element(), f"{stream.path}: traceEvents[{position}]")
-            return True
-        (category, name, pid, tid, start, dur), arguments = found
-        code = _CODES.get(category)
-        if code is not None:
-            first = _EXTERNAL_ID.match(arguments) if code < CALL else None
-            args = {"External id": int(first[1])} if first else stream.decode(f"{{{arguments}}}")
-            self._add(position, code, name, (int(pid), int(tid)), self.number(start), self.number(dur), args)
-        return True
+    def _add_run(self, stream: JsonStream, rows: list[tuple[str, ...]]) -> None:
+        """Keep what matters of the groups of `_EVENT`, column by column."""
+        first, at = self.position, len(self.event)
+        kept = [(first + k, *row) for k, row in enumerate(rows) if row[0] in _CODES]
+        if kept:
+            places, categories, names, pids, tids, starts, durs, ids, arguments = zip(*kept, strict=True)
+            codes = [_CODES[category] for category in categories]
+            self.event.extend(places)
+            self.category.extend(codes)
+            self.name.extend([self.names[name] for name in names])
+            threads = list(zip(pids, tids, strict=True))
+            known = {pair: self.threads[int(pair[0]), int(pair[1])] for pair in dict.fromkeys(threads)}
+            self.thread.extend([known[pair] for pair in threads])
+            self.start_us.extend(map(self.number, starts))
+            self.dur_us.extend(map(self.number, durs))
+            self.external_id.extend([int(number or _NONE) for number in ids])
+            for k, code in enumerate(codes):
+                if code >= CALL or not ids[k]:
+                    self.position = places[k]
+                    self._add_arguments(at + k, code, arguments[k], stream)
+        self.position = first + len(rows)
 
-    def _add_decoded(self, position: int, event: Any, where: str) -> None:
+    def _add_arguments(self, at: int, code: int, text: str, stream: JsonStream) -> None:
+        """Keep what matters of the arguments of the event kept at `at`, without its external id if that stood first."""
+        if code == CALL and (found := _LAUNCH.fullmatch(text)):
+            self.launch_at.append(at)
+            self.correlation.append(int(found[1]))
+        elif code == KERNEL and (found := _GEOMETRY.fullmatch(text)):
+            device, queue, correlation, grid, block = found.groups()
+            self.launch_at.append(at)
+            self.correlation.append(int(correlation))
+            self.device_at.append(at)
+            self.device.append(int(device))
+            self.stream.append(int(queue))
+            self.grid.append(self.sizes[_size(grid)])
+            self.block.append(self.sizes[_size(block)])
+        else:
+            args = stream.decode(f"{{{text.lstrip(_BETWEEN)}}}")
+            self.external_id[at] = args.get("External id", self.external_id[at])
+            self._add_launch(at, code, args)
+
+    def _add_decoded(self, event: Any, where: str) -> None:
         if not isinstance(event, dict):
             raise ReportError(f"{where} is no event", _RECORD)
         code = _CODES.get(event.get("cat", ""))
@@ -177,34 +220,28 @@ class _Columns:
             name, start, dur = str(event["name"]), event["ts"], event["dur"]
         except KeyError as error:
             raise ReportError(f"{where} has no {error.args[0]}", _RECORD) from None
-        self._add(position, code, name, thread, start, dur, event.get("args") or {})
-
-    def _add(
-        self,
-        position: int,
-        code: int,
-        name: str,
-        thread: tuple[object, object],
-        start_us: Any,
-        dur_us: Any,
-        args: dict[str, Any],
-    ) -> None:
-        self.start_us.append(start_us)
-        self.dur_us.append(dur_us)
+        args = event.get("args") or {}
+        at = len(self.event)
+        self.start_us.append(start)
+        self.dur_us.append(dur)
         self.name.append(self.names[name])
         self.thread.append(self.threads[thread])
         self.category.append(code)
         self.external_id.append(args.get("External id", _NONE))
+        self._add_launch(at, code, args)
+        self.event.append(self.position)
+
+    def _add_launch(self, at: int, code: int, args: dict[str, Any]) -> None:
+        """What launch calls and device work have besides."""
         if code >= CALL:
-            self.launch_at.append(len(self.event))
+            self.launch_at.append(at)
             self.correlation.append(args.get("correlation", _NONE))
         if code >= KERNEL:
-            self.device_at.append(len(self.event))
+            self.device_at.append(at)
             self.device.append(args.get("device", _NONE))
             self.stream.append(args.get("stream", _NONE))
             self.grid.append(self.sizes[tuple(args.get("grid") or ())])
             self.block.append(self.sizes[tuple(args.get("block") or ())])
-        self.event.append(position)
 
     def finish(self, devices: list[dict[str, Any]]) -> Events:
         """The columns as arrays; times relative to the first event."""
@@ -234,6 +271,12 @@ class _Columns:
             sizes=[",".join(map(str, size)) for size in self.sizes],
             device_properties=devices,
         )
+
+
+@lru_cache(maxsize=4096)
+def _size(text: str) -> tuple[int, ...]:
+    """A printed grid or block."""
+    return tuple(map(int, text.split(",")))
 
 
 def _to_ns(times_us: Any) -> Ints:

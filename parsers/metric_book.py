@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pandas as pd
 from kernelroof.parsers.printed_numbers import Floats
 
+_PRINTED = 4096
+
 
 class Candidate(NamedTuple):
     """One way to get a quantity: values (NaN where it has none) and the metric names it comes from."""
@@ -179,8 +181,24 @@ def json_rows(columns: dict[str, Floats], rows: int, number: str = "%d") -> npt.
         if not mine:
             continue
         here = np.flatnonzero(pattern == bits)
-        text = "{" + ", ".join(f'"{key}": {number}' for key in mine) + "}"
-        cells = [columns[key][here] for key in mine]
-        printable = [np.rint(c).astype(np.int64).tolist() if number == "%d" else c.tolist() for c in cells]
-        out[here] = [text % row for row in zip(*printable, strict=True)]
+        out[here] = _json_texts({key: columns[key][here] for key in mine}, number)
+    return out
+
+
+def _json_texts(columns: dict[str, Floats], number: str) -> list[str]:
+    """One JSON object for each row of columns without nulls."""
+    whole = {key: np.rint(values).astype(np.int64) if number == "%d" else values for key, values in columns.items()}
+    varying = [values for values in whole.values() if (values != values[0]).any()]
+    # What is the same in every row is printed once. The rest is printed in one go for many rows: to print
+    # them one by one takes twice as long.
+    cells = (f'"{k}": ' + (number if (v != v[0]).any() else number % v[0]) for k, v in whole.items())
+    text = "{" + ", ".join(cells) + "}"
+    rows = len(next(iter(whole.values())))
+    if not varying:
+        return [text] * rows
+    flat = np.column_stack(varying)
+    out: list[str] = []
+    for begin in range(0, rows, _PRINTED):
+        part = flat[begin : begin + _PRINTED]
+        out += ("\n".join([text] * len(part)) % tuple(part.ravel().tolist())).split("\n")
     return out
