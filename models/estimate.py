@@ -78,6 +78,8 @@ class Costs(NamedTuple):
     first_step: PhaseCost
     decode: PhaseCost
     stretches: tuple[Stretch, ...]
+    quantised: tuple[tuple[str, int], ...] = ()
+    """FLOPs per token of quantised products, by class."""
 
 
 class Arithmetic(NamedTuple):
@@ -270,6 +272,7 @@ def costs_of(
         first_step=steps(1, first_flops, first_kv, first_io, first_copies),
         decode=steps(output, all_flops, all_kv, all_io, all_copies),
         stretches=tuple(stretches),
+        quantised=model.quantised,
     )
 
 
@@ -286,14 +289,15 @@ class IdealTimes(NamedTuple):
     decode_s: Number
 
 
-def quantised_peak(model: Coefficients, peaks: Mapping[str, float], flop_s: float) -> float:
+def quantised_peak(classes: tuple[tuple[str, int], ...], peaks: Mapping[str, float], flop_s: float) -> float:
     """The peak of all quantised products together (FLOP/s): the mean over their classes, weighted by time.
 
-    peaks: dense peak by class (see kernelroof.models.formats); a class without one computes at `flop_s`.
+    classes: FLOPs by class, as in `Coefficients.quantised` and `Costs.quantised`.
+    peaks: dense peak by class; a class without one computes at `flop_s`.
     """
-    if not model.quantised_flops or all(peaks.get(kind, flop_s) == flop_s for kind, _ in model.quantised):
+    if all(peaks.get(kind, flop_s) == flop_s for kind, _ in classes):
         return flop_s
-    return model.quantised_flops / sum(flops / peaks.get(kind, flop_s) for kind, flops in model.quantised)
+    return sum(flops for _, flops in classes) / sum(flops / peaks.get(kind, flop_s) for kind, flops in classes)
 
 
 def compute_time(phase: PhaseCost, flop_s: Number, quantised_flop_s: Number = None) -> Number:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernelroof.models.coefficients import coefficients
 from kernelroof.models.estimate import Costs, PhaseCost, compute_time, costs, ideal_times, quantised_peak
 from kernelroof.models.spec import ModelSpec
-from kernelroof.models.workload import Workload, conventions, precision_of
+from kernelroof.models.workload import Workload, conventions
 
 
 def estimate_record(
@@ -32,13 +31,9 @@ def estimate_record(
     (`kernelroof.models.checkpoint`).
     """
     cost = costs(spec, workload)
-    model = coefficients(spec, precision_of(spec, workload))
-    peaks = (
-        {kind: quantised_peaks[kind] for kind, _ in model.quantised if kind in quantised_peaks}
-        if (quantised_peaks)
-        else {}
-    )
-    apart = quantised_peak(model, peaks, flop_s) if flop_s and peaks else flop_s
+    known = quantised_peaks or {}
+    peaks = {kind: known[kind] for kind, _ in cost.quantised if kind in known}
+    apart = quantised_peak(cost.quantised, peaks, flop_s) if flop_s else None
     ridge = flop_s / byte_s if flop_s and byte_s else None
     record: dict[str, Any] = {
         "model": spec.name,
@@ -58,7 +53,7 @@ def estimate_record(
             "origin": origin,
             "quantised_peaks": peaks,
         },
-        "conventions": conventions(spec, workload, model.quantised, flop_s, peaks),
+        "conventions": conventions(spec, workload, cost.quantised, flop_s, peaks),
         "weight_bytes": cost.weight_bytes,
         "kv_bytes_per_token": cost.kv_bytes_per_token,
         "kv_bytes": cost.kv_bytes,

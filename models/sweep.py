@@ -33,7 +33,7 @@ class Points(NamedTuple):
 def estimate_points(
     models: Sequence[Coefficients], points: Points, flags: Flags, *, overhead: float = 0.10
 ) -> tuple[Costs, IdealTimes]:
-    """Estimate every point; each field of the results is an array (`stretches` is left empty).
+    """Estimate every point; each field of the results is an array (`stretches` and `quantised` are left empty).
 
     Counts are int64: exact up to 9.2e18, which a prefill of 10^5 tokens at batch 10^4 on a model of
     10^12 parameters stays under; bytes of routed experts are expected values, float64.
@@ -54,7 +54,7 @@ def estimate_points(
     return results.costs(), results.times()
 
 
-_SIZES = tuple(f for f in Costs._fields if f not in ("prefill", "first_step", "decode", "stretches"))
+_SIZES = tuple(f for f in Costs._fields if f not in ("prefill", "first_step", "decode", "stretches", "quantised"))
 _PHASES = ("prefill", "first_step", "decode")
 
 
