@@ -69,8 +69,8 @@ def _scheme(group: Mapping[str, Any], form: str) -> Format:
     kind, bits = str(weights.get("type", "int")), int(weights["num_bits"])
     if (kind, bits) == ("float", 8):
         layout = _float8(weights, compute)
-    elif (kind, bits) == ("float", 4):
-        return _float4(weights, compute)
+    elif (kind, bits) in (("float", 4), ("float", 6)):
+        return _narrow_float(bits, weights, compute)
     elif kind == "int":
         layout = _integers(weights, compute, form)
     else:
@@ -85,6 +85,8 @@ def _float8(weights: Mapping[str, Any], compute: str | None) -> Format:
     strategy, size = str(weights.get("strategy")), weights.get("group_size")
     rows, columns = (int(x) for x in weights.get("block_structure") or (128, 128))
     scales = {"tensor": Scale(16, None, None), "channel": Scale(16), "block": Scale(16, columns, rows)}
+    if size == 32:
+        return Format("mxfp8" if compute else "mxfp8-w8a16", 8, 1, (Scale(8, 32),), compute)
     if size:
         scales["group"] = Scale(16, int(size))
     if strategy not in scales:
@@ -92,18 +94,19 @@ def _float8(weights: Mapping[str, Any], compute: str | None) -> Format:
     return Format(f"fp8-{strategy}" + ("" if compute else "-w8a16"), 8, 1, (scales[strategy],), compute)
 
 
-def _float4(weights: Mapping[str, Any], compute: str | None) -> Format:
+def _narrow_float(bits: int, weights: Mapping[str, Any], compute: str | None) -> Format:
     size = weights.get("group_size")
+    suffix = {None: f"-w{bits}a16", FP4: ""}.get(compute, "-a8")
     if size == 32:
-        return Format("mxfp4" if compute else "mxfp4-w4a16", 4, 1, (Scale(8, 32),), compute)
-    if size == 16:
+        return Format(f"mxfp{bits}{suffix}", bits, 1, (Scale(8, 32),), compute)
+    if size == 16 and bits == 4:
         scales = (Scale(8, 16), MATRIX, INPUT_SCALE) if compute else (Scale(8, 16), MATRIX)
-        return Format("nvfp4" if compute else "nvfp4-w4a16", 4, 1, scales, compute)
-    raise NotReadError(f"float4 weights with group_size {size!r}")
+        return Format(f"nvfp4{suffix}", 4, 1, scales, compute)
+    raise NotReadError(f"float{bits} weights with group_size {size!r}")
 
 
 def _integers(weights: Mapping[str, Any], compute: str | None, form: str) -> Format:
-    bits = bits_of(int(weights["num_bits"]), (2, 3, 4, 8))
+    bits = bits_of(int(weights["num_bits"]), (2, 3, 4, 5, 6, 7, 8))
     strategy = weights.get("strategy")
     size = group_of(int(weights.get("group_size") or -1)) if strategy == "group" else None
     if strategy not in ("group", "channel", "tensor"):
@@ -116,7 +119,9 @@ def _integers(weights: Mapping[str, Any], compute: str | None, form: str) -> For
         scales.append(Scale(128, None, None, what="shape"))
     by_operands = f"w{bits}a8" + ("-fp8" if compute == FP8 else "")
     name = by_operands if compute else integers(bits, size).name
-    return Format(name, bits, 1, tuple(scales), compute)
+    # Only pack-quantized packs: int-quantized keeps a byte per element, whatever its bits.
+    stored = bits if form == "pack-quantized" else 8
+    return Format(name, stored, 1, tuple(scales), compute)
 
 
 def _kv(scheme: object) -> Format | None:

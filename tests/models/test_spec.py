@@ -73,9 +73,15 @@ def test_hidden_not_divisible_by_heads_needs_head_dim():
         read_spec(changed(num_attention_heads=24, num_key_value_heads=8))
 
 
-def test_quantised_config_needs_an_explicit_format():
+def test_quantised_config_says_its_format():
     spec = read_spec(changed(quantization_config={"quant_method": "fp8"}))
-    with pytest.raises(ConfigError, match="quantization_config"):
+    assert make_workload(spec).weights_dtype == "fp8"
+    assert make_workload(spec, weights_dtype="int4").weights_dtype == "int4"
+
+
+def test_quantised_config_that_is_not_read_needs_an_explicit_format():
+    spec = read_spec(changed(quantization_config={"quant_method": "vptq"}))
+    with pytest.raises(ConfigError, match=r"quantization_config.*vptq"):
         make_workload(spec)
     assert make_workload(spec, weights_dtype="fp8").weights_dtype == "fp8"
 
