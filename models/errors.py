@@ -22,6 +22,11 @@ class KernelroofError(Exception):
         self.hint = hint
         super().__init__(f"{what}. {hint}" if hint else what)
 
+    def locate(self, where: str) -> None:
+        """Name the file that this is about, for an error of a reader that knows only a text."""
+        self.what = f"{where}: {self.what}"
+        self.args = (f"{self.what}. {self.hint}" if self.hint else self.what,)
+
 
 class UsageError(KernelroofError):
     """An option or argument that makes no sense (batch 0, an unknown dtype)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ class Device(NamedTuple):
     byte_s: float
     memory_bytes: int
     flop_s: dict[str, float | None]
-    quantised: dict[str, float] = {}
+    quantised: Mapping[str, float] = MappingProxyType({})
     """Peaks of products of quantised operands, by class."""
 
 

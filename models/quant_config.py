@@ -25,9 +25,8 @@ def read_quantised(config: Mapping[str, Any]) -> Quantised | None:
     method = _method(given)
     reader = _READERS.get(method)
     if reader is None:
-        return Quantised(
-            method, None, f"quant_method {given.get('quant_method')!r} is not one of {', '.join(sorted(_READERS))}"
-        )
+        shown = given.get("quant_method")
+        return Quantised(method, None, f"quant_method {shown!r} is not one of {', '.join(sorted(_READERS))}")
     try:
         return reader(given)._replace(method=method)
     except NotReadError as error:

@@ -21,6 +21,7 @@ def estimate_record(
     origin: str | None = None,
     quantised_peaks: Mapping[str, float] | None = None,
     checkpoint: Mapping[str, Any] | None = None,
+    gpu_key: str | None = None,
 ) -> dict[str, Any]:
     """Estimate one workload; without a device the times, bounds and `fits` are null.
 
@@ -28,7 +29,8 @@ def estimate_record(
     `memory_bytes` is its capacity; `origin` says where the three come from. `quantised_peaks` are
     peaks (FLOP/s) of products of quantised operands by class (fp8, int8, fp4); one that is missing
     means that such weights are unpacked and multiplied at `flop_s`. `checkpoint`: what the files say
-    (`kernelroof.models.checkpoint`).
+    (`kernelroof.models.checkpoint`). With `gpu_key`, a key of the GPU table, there are expected times
+    beside the ideal ones, where kernels of that GPU were measured.
     """
     cost = costs(spec, workload)
     known = quantised_peaks or {}
@@ -78,13 +80,19 @@ def estimate_record(
     record["ttft_ms"] = prefill["ideal_ms"]
     record["tpot_ms"] = None
     record["tokens_per_s"] = None
+    for phase in (prefill, decode):
+        phase.update(dict.fromkeys(_EXPECTED))
+    record["expected"] = {"known": False, "reason": "no device given"}
+    record["host"] = None
     if flop_s and byte_s:
         _add_times(record, cost, workload, flop_s, byte_s, apart)
+        _add_expected(record, spec, workload, gpu_key, flop_s, byte_s)
     if checkpoint is not None:
         record["checkpoint"] = dict(checkpoint)
     return record
 
 
+_EXPECTED = ("expected_ms", "expected_low_ms", "expected_high_ms")
 _PARTS = (
     "weight_bytes",
     "kv_read_bytes",
@@ -129,3 +137,46 @@ def _add_times(
     record["tpot_ms"] = 1e3 * times.first_step_s
     record["decode"]["total_ideal_ms"] = 1e3 * times.decode_s
     record["tokens_per_s"] = workload.batch / times.first_step_s
+
+
+def _add_expected(
+    record: dict[str, Any], spec: ModelSpec, workload: Workload, gpu_key: str | None, flop_s: float, byte_s: float
+) -> None:
+    """What measured kernels make of it, and the least time of the host; null with a reason where nothing is known."""
+    from kernelroof.models.efficiency import STATEMENT
+    from kernelroof.models.expected import expected_phase, launches_per_step
+    from kernelroof.models.host_floor import host_floor
+
+    launches = launches_per_step(spec)
+    floor = host_floor(launches)
+    record["host"] = {
+        "launches_per_step": launches,
+        "floor_ms": 1e3 * floor.seconds,
+        "floor_low_ms": 1e3 * floor.low_s,
+        "floor_high_ms": 1e3 * floor.high_s,
+        "source": floor.source,
+    }
+    if gpu_key is None:
+        record["expected"] = {"known": False, "reason": "kernels were measured on GPUs of the table only"}
+        return
+    found = {
+        phase: expected_phase(spec, workload, gpu_key, phase, flop_s=flop_s, byte_s=byte_s)
+        for phase in ("prefill", "decode")
+    }
+    if None in found.values():
+        reason = f"no kernels were measured on {gpu_key} or another GPU of its architecture"
+        record["expected"] = {"known": False, "reason": reason}
+        return
+    reasons: list[str] = []
+    for phase, time in found.items():
+        assert time is not None
+        values = (1e3 * time.seconds, 1e3 * time.low_s, 1e3 * time.high_s)
+        record[phase].update(zip(_EXPECTED, values, strict=True))
+        record[phase]["expected_measured_share"] = time.measured_share
+        reasons += [r for r in time.reasons if r not in reasons]
+    record["expected"] = {
+        "known": True,
+        "transferred": any(time.transferred for time in found.values() if time),
+        "not_measured": reasons,
+        "statement": STATEMENT,
+    }

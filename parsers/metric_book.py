@@ -124,7 +124,11 @@ class Book:
             take = np.isnan(values) & ~np.isnan(candidate.values)
             values[take] = candidate.values[take]
             which[take] = number
-        return Pick(values, tuple(c.source for c in candidates), which, self.why_null(list(names)))
+        sources = tuple(c.source for c in candidates)
+        if np.isnan(values).all():
+            return Pick(values, sources, which, self.why_null(list(names)))
+        asked = [n for n in names if n in self.values] or list(dict.fromkeys(sources))
+        return Pick(values, sources, which, f"{_either(asked)} has no value for this launch")
 
     def why_null(self, names: list[str]) -> str:
         """Why a quantity that comes from these metrics is null."""

@@ -9,13 +9,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelroof.models.errors import KernelroofError, UnknownGpuError, UsageError
+from kernelroof.models.errors import UnknownGpuError, UsageError
 from kernelroof.models.workload import Workload
 from kernelroof.profile.analyze_inputs import Inputs, read_inputs
 from kernelroof.profile.estimate_command import workload_from
 from kernelroof.profile.runfolder import RUN, RunFolder, whole_file, write_json
 from kernelroof.roofline.ceilings import Ceilings
-from kernelroof.roofline.gpus import Gpu, find_gpu
+from kernelroof.roofline.gpus import Gpu, find_gpu, known_gpu
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,10 +94,9 @@ def analyze(
         counters["ordinal"] = pd.array(range(len(counters)), dtype="Int64")
     timeline = _one_timeline(inputs)
     sheet, words = _gpu(gpu, inputs, counters)
-    use = None if sheet is not None else given
     roofs = Roofs(
         ncu=read_ceilings(counters, sheet, given) if counters is not None else None,
-        timeline=sheet_ceilings(sheet, use) if timeline is not None else None,
+        timeline=sheet_ceilings(sheet, given) if timeline is not None else None,
     )
     table = unjoined = None
     if timeline is not None:
@@ -127,7 +126,7 @@ def _gpu(asked: str | None, inputs: Inputs, counters: pd.DataFrame | None) -> tu
         raise UsageError(f"the files are of different GPUs ({', '.join(named)})", "Analyze each by itself.")
     if asked:
         gpu = find_gpu(asked)
-        if named and _known(named[0]) not in (None, gpu):
+        if named and known_gpu(named[0]) not in (None, gpu):
             return gpu, [f"--gpu {gpu.product} was given, but the files name {named[0]}"]
         return gpu, []
     if not named:
@@ -136,13 +135,6 @@ def _gpu(asked: str | None, inputs: Inputs, counters: pd.DataFrame | None) -> tu
         return find_gpu(named[0]), []
     except UnknownGpuError as error:
         return None, [str(error)]
-
-
-def _known(name: str) -> Gpu | None:
-    try:
-        return find_gpu(name)
-    except KernelroofError:
-        return None
 
 
 def _given(args: argparse.Namespace) -> Ceilings | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kernelroof.models.errors import ReportError, UsageError
+from kernelroof.models.errors import KernelroofError, ReportError, UsageError
 from kernelroof.parsers import detect as kinds
 from kernelroof.parsers.detect import Detected, detect
+from kernelroof.profile.progress import progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from kernelroof.parsers.nsys_csv import StatsTable
     from kernelroof.parsers.nsys_sqlite import Nsys
 
+T = TypeVar("T")
 PARQUET = "silicon-parquet"
 _SUFFIXES = (".ncu-rep", ".sqlite", ".csv", ".json.gz", ".json", ".log", ".parquet", ".nsys-rep", ".qdstrm")
 _OURS = frozenset({"kernels.csv", "counters.csv", "launches.csv", "ops.csv", "modules.csv", "unmatched.csv"})
@@ -57,21 +59,34 @@ def read_inputs(names: Sequence[str]) -> Inputs:
     notes = []
     for log in logs:
         if not files:
-            _report(log)  # raises what the log says
+            _read(log, _report)  # raises what the log says
         notes.append(f"{log.path.name}: {_said_by(log)}")
-    tables = [t for d in files if d.kind == kinds.NSYS_STATS for t in _stats(d)]
+    tables = [t for d in files if d.kind == kinds.NSYS_STATS for t in _read(d, _stats)]
     timelines = [
-        _timeline(d) for d in files if d.kind in (kinds.NSYS_SQLITE, kinds.KINETO, kinds.NSYS_REPORT, kinds.QDSTRM)
+        _read(d, _timeline)
+        for d in files
+        if d.kind in (kinds.NSYS_SQLITE, kinds.KINETO, kinds.NSYS_REPORT, kinds.QDSTRM)
     ]
     timelines += [_of_stats(t) for t in tables if t.report in _WITH_KERNELS]
     return Inputs(
         paths=tuple(d.path for d in found),
-        reports=tuple((d.path, _report(d)) for d in files if d.kind.startswith("ncu")),
+        reports=tuple((d.path, _read(d, _report)) for d in files if d.kind.startswith("ncu")),
         timelines=tuple(timelines),
         ranges=tuple(t for t in tables if t.report not in _WITH_KERNELS),
         silicon=tuple(d.path for d in files if d.kind == PARQUET),
         notes=tuple(notes),
     )
+
+
+def _read(found: Detected, reader: Callable[[Detected], T]) -> T:
+    """What a reader makes of a file; its errors name the file."""
+    try:
+        with progress(f"reading {found.path.name}"):
+            return reader(found)
+    except KernelroofError as error:
+        if found.path.name not in error.what:
+            error.locate(str(found.path))
+        raise
 
 
 def _paths(names: Iterable[str]) -> list[Path]:
@@ -122,8 +137,6 @@ def _report(found: Detected) -> NcuReport:
 
 
 def _said_by(found: Detected) -> str:
-    from kernelroof.models.errors import KernelroofError
-
     try:
         _report(found)
     except KernelroofError as error:

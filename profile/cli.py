@@ -28,6 +28,7 @@ _ESTIMATE_EPILOG = """examples:
   kernelroof estimate qwen2.5-7b --gpu h100-sxm --batch 32 --weights-dtype int4
   kernelroof estimate llama-3-8b --gpu h100-sxm --weights-dtype fp8 --kv-dtype fp8
   kernelroof estimate path/to/checkpoint --gpu l4 --json          quantisation and stored bytes are read from its files
+  kernelroof estimate tiny-qwen --calibrate runs/tiny-llama-cpu      how long it takes where that run was made
   kernelroof estimate llama-3-8b --peak-tflops 312 --bandwidth-gbs 2039 --memory-gb 80"""
 
 _PROFILE_EPILOG = """examples:
@@ -105,6 +106,9 @@ def _add_estimate(commands: argparse._SubParsersAction[_Parser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_workload(parser)
+    parser.add_argument(
+        "--calibrate", metavar="RUN", help="a finished run folder: its measured over ideal times, applied to this model"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object for scripts")
 
 

@@ -23,7 +23,8 @@ from kernelroof.profile.sequences import pair
 from kernelroof.profile.spreading import Spread, spread
 from kernelroof.profile.tool_errors import ToolError
 from kernelroof.profile.window import Window
-from kernelroof.roofline.join import TAKEN, join
+from kernelroof.roofline.join import TAKEN, duration_doubts, join
+from kernelroof.roofline.report_ceilings import peaks_at
 
 if TYPE_CHECKING:
     from kernelroof.models.ops import TracedOp
@@ -136,7 +137,8 @@ def count_launches(
             "Run both again; if the program is not the same each time, use --counters traced.",
         )
     result = spread(classified, figures)
-    counted = pd.concat([launches, result.figures], axis=1)
+    doubts = duration_doubts(result.figures["ncu_time_ns"], launches["time_ns"])
+    counted = pd.concat([launches, result.figures.assign(caveat=doubts)], axis=1)
     lacking = {k: v for p in counter.purposes for k, v in p.lacking.items()}
     return CountedTable(counted, _record(result, counter, said, unjoined, lacking))
 
@@ -148,6 +150,7 @@ def merge_runs(runs: list[pd.DataFrame]) -> pd.DataFrame:
     traffic, work = runs[0], runs[-1]
     index = traffic.index.union(work.index)
     traffic, work = traffic.reindex(index), work.reindex(index)
+    work = peaks_at(work, traffic["sm_clock_hz"])
     columns = {}
     for name in FIGURES:
         first, second = (traffic[name], work[name]) if name in TRAFFIC_COLUMNS else (work[name], traffic[name])

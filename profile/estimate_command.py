@@ -14,7 +14,12 @@ from kernelroof.roofline.ceilings import Ceilings
 
 def run(args: argparse.Namespace) -> int:
     """Print the estimate of `args`; see `profile.cli` for the options."""
-    spec = read_spec(load_config(args.model), display_name(args.model))
+    config = load_config(args.model)
+    spec = read_spec(config, display_name(args.model))
+    if args.calibrate is not None:
+        from kernelroof.profile.calibrated import calibrated_record, run_dtype
+
+        args.dtype = args.dtype or run_dtype(args.calibrate)
     workload = workload_from(args, spec)
     ceilings = device_from(args, workload)
     record = estimate_record(
@@ -27,7 +32,10 @@ def run(args: argparse.Namespace) -> int:
         origin=f"{ceilings.origin}: {ceilings.note}" if ceilings else None,
         quantised_peaks=quantised_peaks_from(args),
         checkpoint=stored(args.model, spec),
+        gpu_key=_key_of(args),
     )
+    if args.calibrate is not None:
+        record["calibrated"] = calibrated_record(args.calibrate, config, workload)
     if args.json:
         import json
 
@@ -37,6 +45,14 @@ def run(args: argparse.Namespace) -> int:
 
     print(estimate_card(record))
     return 0
+
+
+def _key_of(args: argparse.Namespace) -> str | None:
+    if args.gpu is None:
+        return None
+    from kernelroof.roofline.gpus import find_gpu
+
+    return find_gpu(args.gpu).key
 
 
 def workload_from(args: argparse.Namespace, spec: ModelSpec) -> Workload:

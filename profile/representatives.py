@@ -38,11 +38,10 @@ EXPERT = "a routed expert: its work depends on the data, so none stands for anot
 COLLECTIVE = "a collective: it waits for other GPUs and can't be replayed safely"
 UNPLACED = "in no phase: nothing tells its like"
 
-COLLECTIVES = (
-    r"nccl|rccl|nvshmem|mscclpp|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem"
-)
-"""Names of kernels that talk to other GPUs, as a regular expression without regard to case."""
-_COLLECTIVE = re.compile(COLLECTIVES, re.IGNORECASE)
+_TALKS = r"nccl|rccl|nvshmem|mscclpp|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem"
+COLLECTIVES = re.sub(r"[a-z]", lambda letter: f"[{letter[0].upper()}{letter[0]}]", _TALKS)
+"""Names of kernels that talk to other GPUs, in any case: a regular expression that ncu reads as Python does."""
+_COLLECTIVE = re.compile(COLLECTIVES)
 _EXPERT_MODULE = re.compile(r"(?:^|\.)(?:local_|routed_)?experts?(?:\.|$)", re.IGNORECASE)
 _EXPERT_KERNEL = re.compile(r"fused_?moe|moe_(?:gemm|align|sum)|group(?:ed)?_?gemm", re.IGNORECASE)
 _LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")

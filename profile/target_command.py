@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelroof.models.errors import KernelroofError, UsageError
+from kernelroof.models.errors import UsageError
 from kernelroof.parsers.ncu_errors import NcuError
 from kernelroof.profile import backends
 from kernelroof.profile.analyze_command import Analysis
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 8
 _MEASURED_IN = "bfloat16"
+_RECORD_INSIDE = "record with torch.profiler in the program itself and give the trace to `kernelroof analyze`"
+_NO_GPU = f"Run it where a GPU is; or {_RECORD_INSIDE}; or name a model without -- to run it here."
 
 
 def run_target(args: argparse.Namespace) -> int:
@@ -46,10 +48,12 @@ def run_target(args: argparse.Namespace) -> int:
     if args.top is not None and args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
     if args.backend == "torch" or args.timeline == "torch":
-        raise UsageError(
-            "torch.profiler can't see into another program", "Use --backend nsight, or record in the program itself."
-        )
+        raise UsageError("torch.profiler can't see into another program", f"Use --backend nsight, or {_RECORD_INSIDE}.")
     gpu = backends.find_gpu("cuda")
+    if gpu is None:
+        raise backends.BackendUnavailable(
+            "another program is profiled under nsys and ncu, and this run has no GPU", _NO_GPU
+        )
     sources, lost = backends.choose_sources("nsight" if args.counters is None else "auto", "nsys", args.counters, gpu)
     for line in lost:
         print(line, file=sys.stderr)
@@ -167,22 +171,13 @@ def _of_rank(counters: pd.DataFrame | None, rank: int, ranks: int) -> pd.DataFra
 def _roofs(args: argparse.Namespace, nsys: Nsys, counters: pd.DataFrame | None, gpu: backends.Gpu | None) -> Roofs:
     """The roofs of both clocks: named by the user, else measured here, else those of the GPU's sheet."""
     from kernelroof.roofline.counted import Roofs
-    from kernelroof.roofline.gpus import find_gpu
+    from kernelroof.roofline.gpus import find_gpu, known_gpu
     from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
 
     named = nsys.devices["name"].dropna()
     name = args.gpu or (str(named.iloc[0]) if len(named) else gpu.name if gpu else "")
-    try:
-        sheet = find_gpu(name)
-    except KernelroofError:
-        if args.gpu:
-            raise
-        sheet = None
-    if args.gpu:
-        on_line = sheet_ceilings(sheet, None)
-    else:
-        measured = _given(args) or measure_roofs()
-        on_line = sheet_ceilings(None, measured) if measured is not None else sheet_ceilings(sheet, None)
+    sheet = find_gpu(name) if args.gpu else known_gpu(name)
+    on_line = sheet_ceilings(sheet, None if args.gpu else _given(args) or measure_roofs())
     return Roofs(read_ceilings(counters, sheet) if counters is not None else None, on_line)
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernelroof.parsers.ncu_errors import NoKernelsError
 from kernelroof.profile import ncu, nsys
 from kernelroof.profile.backends import Gpu
 from kernelroof.profile.count_options import CountOptions
@@ -44,7 +45,7 @@ def names_to_count(recorded: Nsys, top: int) -> list[str]:
     launches = recorded.launches
     times = launches.groupby(launches["kernel"].map(function_name), sort=False)["time_ns"].sum()
     names = [str(n) for n in times.sort_values(ascending=False, kind="stable").index]
-    return [n for n in names if not re.search(COLLECTIVES, n, re.IGNORECASE)][:top]
+    return [n for n in names if not re.search(COLLECTIVES, n)][:top]
 
 
 def count_target(
@@ -64,6 +65,10 @@ def count_target(
     tool = find_tool("ncu")
     phases = [p for p in _PHASES if (recorded.launches["phase"] == p).any()]
     names = names_to_count(recorded, options.top or COUNTED_KERNELS)
+    if not names:
+        raise NoKernelsError(
+            "the recording holds no kernels but collectives, which can't be replayed", "Count a run on one GPU."
+        )
     tables, notes = [], []
     for purpose in purposes(tool, gpu, options):
         counting = counting_of(purpose, options, names, phases)
@@ -84,14 +89,15 @@ def count_target(
 
 def counting_of(purpose: Purpose, options: CountOptions, names: list[str], phases: list[str]) -> ncu.Counting:
     """What one counting run of another program collects, and of which launches."""
-    anything = f"^(?!.*(?:{COLLECTIVES}))"
+    safe = f"^(?!.*(?:{COLLECTIVES}))"
+    chosen = "" if options.every_kernel else rf".*(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)"
     return ncu.Counting(
         metrics=purpose.metrics,
         section_set=purpose.section_set,
         cache_control=purpose.cache_control,
         clock_control=options.clock_control or "none",
         nvtx_include=tuple(ncu.push_pop(p) for p in phases),
-        kernel_names=anything if options.every_kernel else rf"\b({'|'.join(re.escape(n) for n in names)})\b",
+        kernel_names=safe + chosen,
         launch_count=None if options.every_kernel else COUNTED_LAUNCHES,
     )
 
@@ -101,6 +107,8 @@ def merge_tables(tables: list[pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
 
     Where the runs launched other kernels, only the last is kept, and said so.
     """
+    from kernelroof.roofline.report_ceilings import peaks_at
+
     last = tables[-1].reset_index(drop=True)
     if len(tables) == 1:
         return last, []
@@ -111,7 +119,7 @@ def merge_tables(tables: list[pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
         return last, [
             "the two counting runs launched other kernels: DRAM bytes are those of the run with flushed caches"
         ]
-    out = last.copy()
+    out = peaks_at(last, first["sm_clock_hz"])
     for name in _TRAFFIC:
         out[name] = first[name].where(first[name].notna(), last[name])
     return out, []

@@ -34,7 +34,10 @@ def estimate_card(record: dict[str, Any]) -> str:
     if "checkpoint" in record:
         lines += ["", *_checkpoint(record)]
     if device["name"]:
+        lines += ["", *_besides(record)]
         lines += ["", *text_roofline(_points(record), device["peak_flop_s"], device["bandwidth_byte_s"])]
+    if "calibrated" in record:
+        lines += ["", *_calibrated(record["calibrated"])]
     lines += ["", "conventions"]
     for key, words in record["conventions"].items():
         lines += textwrap.wrap(words, _WIDTH, initial_indent=f"  {key:<10} ", subsequent_indent=" " * 13)
@@ -113,12 +116,61 @@ def _phases(record: dict[str, Any]) -> list[str]:
                 "",
             )
         )
+        if record["expected"]["known"]:
+            rows.append(("expected time", *(_band(p) for p in (prefill, decode)), ""))
         rows.append(("ideal rate", "", f"{fixed(record['tokens_per_s'])} tokens/s", ""))
     widths = [max(len(r[i]) for r in (header, *rows)) for i in range(4)]
     return [
         "  ".join((row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in (1, 2, 3)))).rstrip()
         for row in (header, *rows)
     ]
+
+
+def _band(phase: dict[str, Any]) -> str:
+    """An expected time with the band that holds about 80 % of measured kernels."""
+    low, high = (seconds(phase[f"expected_{end}_ms"] / 1e3, 3) for end in ("low", "high"))
+    return f"{low} - {high}"
+
+
+def _besides(record: dict[str, Any]) -> list[str]:
+    """What the expected time rests on, and the host's own floor."""
+    known, host = record["expected"], record["host"]
+    if known["known"]:
+        words = f"expected: {known['statement']}; elementwise kernels are not in it"
+        if known["transferred"]:
+            words += "; learned on another GPU of the same architecture, hence the wider band"
+        if known["not_measured"]:
+            words += f"; at their ideal: {', '.join(known['not_measured'])}"
+    else:
+        words = f"expected: not known ({known['reason']}): ideal times only"
+    lines = textwrap.wrap(words, _WIDTH, subsequent_indent="  ")
+    floor = " - ".join(seconds(host[f"floor_{end}_ms"] / 1e3, 3) for end in ("low", "high"))
+    words = (
+        f"host: about {host['launches_per_step']:,} launches per step in eager Hugging Face need {floor} "
+        "of the CPU; a step lasts at least as long, unless it is a CUDA graph"
+    )
+    return lines + textwrap.wrap(words, _WIDTH, subsequent_indent="  ")
+
+
+def _calibrated(found: dict[str, Any]) -> list[str]:
+    lines = textwrap.wrap(
+        f"calibrated by {found['run']} ({found['model']} on {found['device']}): measured over ideal by phase, kind of "
+        "module and roof, and its gaps, applied to this model's traced ops",
+        _WIDTH,
+    )
+    for phase, words in (("prefill", "prefill"), ("decode", "decode step")):
+        p = found[phase]
+        lines.append(
+            f"  {words:<12} {seconds(p['wall_ms'] / 1e3):>9}  ({seconds(p['low_ms'] / 1e3, 3)} - "
+            f"{seconds(p['high_ms'] / 1e3, 3)}, expected error {100 * p['error_share']:.0f} %); kernels "
+            f"{seconds(p['kernels_ms'] / 1e3, 3)}, gaps {seconds(p['gaps_ms'] / 1e3, 3)}, ideal "
+            f"{seconds(p['ideal_ms'] / 1e3, 3)}"
+        )
+        if p["unknown_share"] > 0.01:
+            lines.append(f"    {100 * p['unknown_share']:.0f} % of it is of kinds that the run did not have")
+    if found["differs"]:
+        lines.append(f"  the run was made with {', '.join(found['differs'])}")
+    return lines
 
 
 def _points(record: dict[str, Any]) -> list[tuple[str, str, float]]:

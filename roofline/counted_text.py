@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from kernelroof.roofline.report_ceilings import ReportCeilings, find_type, plain_type
-from kernelroof.roofline.units import fixed, quantity, seconds
+from kernelroof.roofline.report_ceilings import ReportCeilings, find_type
+from kernelroof.roofline.units import fixed, plain_type, quantity, seconds
 from kernelroof.roofline.verdict import NOT_COUNTED
 
 if TYPE_CHECKING:

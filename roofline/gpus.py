@@ -124,6 +124,14 @@ def find_gpu(name: str) -> Gpu:
     )
 
 
+def known_gpu(name: str) -> Gpu | None:
+    """The variant called `name`, see `find_gpu`; None where the table does not tell which."""
+    try:
+        return find_gpu(name)
+    except UnknownGpuError:
+        return None
+
+
 def peak_for(gpu: Gpu, dtype: str) -> float:
     """Return the dense peak of `gpu` for products in `dtype`, in FLOP/s (operations/s for int8).
 

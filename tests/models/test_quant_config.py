@@ -309,7 +309,7 @@ def real(name):
 
 
 def test_qwen3_32b_fp8():
-    spec, workload, model = real("Qwen--Qwen3-32B-FP8")
+    _, workload, model = real("Qwen--Qwen3-32B-FP8")
     assert workload.weights_dtype == "fp8-block"
     matrices = 64 * (2 * 5120 * 8192 + 2 * 5120 * 1024 + 3 * 5120 * 25600)
     scales = 64 * (2 * 40 * 64 + 2 * 40 * 8 + 3 * 40 * 200)
@@ -319,11 +319,15 @@ def test_qwen3_32b_fp8():
     assert model.quantised == (("fp8", 2 * matrices),)
 
 
-def test_gpt_oss_quantises_experts_only():
-    """Stored bytes are those that the checkpoint's own index names as its total size."""
-    _, workload, model = real("openai--gpt-oss-20b")
+@pytest.mark.parametrize(
+    ("name", "parameters", "stored"),
+    [("gpt-oss-20b", 20_914_757_184, 13_761_264_768), ("gpt-oss-120b", 116_829_156_672, 65_248_815_744)],
+)
+def test_gpt_oss_quantises_experts_only(name, parameters, stored):
+    """Bytes to the last one are those of the published tensors (total_size in the 20b's own index)."""
+    _, workload, model = real(f"openai--{name}")
     assert workload.weights_dtype == "mxfp4-w4a16"
-    assert (model.parameters, model.weight_bytes) == (20_914_757_184, 13_761_264_768)
+    assert (model.parameters, model.weight_bytes) == (parameters, stored)
     assert model.quantised == ()
 
 

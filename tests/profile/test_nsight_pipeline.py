@@ -326,8 +326,21 @@ def test_top_limits_what_is_counted(box):
 
 
 def test_plan_starts_nothing(box, capsys):
+    folder = box("--backend", "nsight", "--plan", "--every-kernel", "--top", "2")
+    said = capsys.readouterr().out
+    assert "every member" in said
+    assert "--top 2 leaves only the kernels with most time" in said
+    assert not folder.exists()
     folder = box("--backend", "nsight", "--plan")
     said = capsys.readouterr().out
     assert not folder.exists()
     for word in ("kernels", "chosen", "passes", "minutes", "disk", "Nsight Systems version"):
         assert word in said
+    assert "first and last members" in said
+
+
+def test_plan_says_what_narrows_or_widens_the_choice(box, capsys):
+    box("--backend", "nsight", "--plan", "--every-kernel", "--top", "2")
+    said = capsys.readouterr().out
+    assert "every member" in said
+    assert "--top 2 leaves only the kernels with most time" in said

@@ -97,10 +97,14 @@ def test_what_makes_no_sense(box, capsys, options, target, words):
     assert not folder.exists()
 
 
-def test_without_a_gpu_it_fails_early(box, monkeypatch, capsys):
+@pytest.mark.parametrize("options", [[], ["--backend", "nsight"], ["--counters", "traced"]])
+def test_without_a_gpu_it_fails_early_and_advises_what_works(box, monkeypatch, capsys, options):
     monkeypatch.setattr(backends, "find_gpu", lambda device: None)
-    folder = box("--backend", "nsight", status=2)
-    assert "no GPU" in capsys.readouterr().err
+    folder = box(*options, status=2)
+    error = capsys.readouterr().err
+    assert "no GPU" in error
+    assert "kernelroof analyze" in error
+    assert "--backend torch" not in error, "torch.profiler can't see into another program"
     assert not folder.exists()
 
 
@@ -113,3 +117,11 @@ def test_only_profile_takes_a_program():
 def test_profile_without_anything(capsys):
     assert main(["profile"]) == 2
     assert "needs a MODEL" in capsys.readouterr().err
+
+
+def test_a_program_of_collectives_alone_is_not_counted(box, capsys):
+    talk = [{**row, "kernel": "void twoShotAllReduceKernel<float>(float*)"} for row in FOREIGN]
+    folder = box("--backend", "nsight", launches=talk)
+    assert "no kernels but collectives" in capsys.readouterr().err
+    assert not list(folder.glob("counters-*"))
+    assert pd.read_csv(folder / "kernels.csv")["flops"].isna().all()

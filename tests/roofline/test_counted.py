@@ -239,3 +239,21 @@ def test_a_timeline_without_counters_shows_its_times(tmp_path: Path) -> None:
     kernels = kernels_of(on_clock(table, "timeline"))
     assert kernels["time_ns"].tolist() == [500_000]
     assert time_card(kernels, tmp_path / "t.png", title="t", subtitle="s", why="w").exists()
+
+
+def test_what_is_impossible_on_the_timeline_is_said_though_ncu_has_a_bound() -> None:
+    sheet = sheet_ceilings(find_gpu("a100-80gb"), None)
+    row = place_counted(join(timeline(time_ns=200_000), counters({})).rows, Roofs(REPORT, sheet)).iloc[0]
+    assert row["ncu_bound"] == "memory"
+    assert row["timeline_bound"] == "unknown"
+    assert row["verdict"].startswith(
+        "inconsistent: counted DRAM bytes at 4.00 TB/s are 196 % of the DRAM roof (2.04 TB/s"
+    )
+    assert pd.isna(row["cure"])
+
+
+def test_what_is_above_the_compute_roof_is_told_by_that_roof() -> None:
+    # 1.6e9 FLOP in 20 µs are 410 % of 19.5 TFLOP/s; the bytes are further still above their roof.
+    sheet = sheet_ceilings(find_gpu("a100-80gb"), None)
+    row = place_counted(join(timeline(time_ns=20_000), counters({})).rows, Roofs(REPORT, sheet)).iloc[0]
+    assert row["verdict"].startswith("impossible: 410 % of the compute peak (80.0 TFLOP/s of 19.5 TFLOP/s fp32,")

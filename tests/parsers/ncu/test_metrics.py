@@ -178,3 +178,20 @@ def test_bandwidth_peak(texts):
     metrics = {"dram__bytes.sum.peak_sustained": ("byte/cycle", 1280),
                "dram__cycles_elapsed.avg.per_second": ("cycle/nsecond", "1.2149")}  # fmt: skip
     assert only(texts, metrics)["peak_dram_byte_s"] == pytest.approx(1280 * 1.2149e9, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("collected", "flops"),
+    [
+        ({"src_fp8_sparsity_off": 5, "op_hgmma_src_fp8": 40, "op_hmma_src_fp8": 2}, 42),
+        ({"src_fp8_sparsity_off": 5, "src_fp8_sparsity_on": 37, "op_hgmma_src_fp8": 40}, 42),
+        ({"src_fp8_sparsity_off": 5, "op_hgmma_src_fp8_sparsity_off": 4}, 5),
+        ({"op_hgmma_src_fp8_sparsity_on": 1, "op_hmma_src_fp8": 2, "src_fp8": 3}, 3),
+        ({"op_hgmma_src_fp8_sparsity_off": 4, "op_hgmma_src_fp8": 9, "op_hmma_src_fp8_sparsity_off": 2}, 11),
+    ],
+)
+def test_a_level_of_which_only_a_part_was_collected_gives_way_to_a_whole_one(texts, collected, flops):
+    row = only(texts, {f"sm__ops_path_tensor_{name}.sum": count for name, count in collected.items()}, cc="9.0")
+    assert row["flops"] == flops
+    part = "dense or sparse only" in reasons_of(row)["flops"]
+    assert part == (flops in (5, 11))
