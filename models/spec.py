@@ -15,7 +15,7 @@ from kernelroof.models.attention_kinds import attention_part
 from kernelroof.models.block_kinds import block_part
 from kernelroof.models.errors import ConfigError
 from kernelroof.models.extra_kinds import extra_parts, outside
-from kernelroof.models.families import FAMILIES, REFUSED, SAME_CODE
+from kernelroof.models.families import FAMILIES, REFUSED, SAME_CODE, WRAPPERS
 from kernelroof.models.family import Family, Layer
 from kernelroof.models.fields import Fields
 from kernelroof.models.layer_types import layer_count, layer_types
@@ -100,6 +100,8 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     inner = next((config[k] for k in _WRAPPED if isinstance(config.get(k), Mapping)), None)
     if inner is None:
         return config
+    if isinstance(inner.get("text_config"), Mapping):
+        inner = text_config(inner)
     outer = {
         k: config[k]
         for k in ("torch_dtype", "dtype", "tie_word_embeddings", "quantization_config")
@@ -125,6 +127,8 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
     text = text_config(config)
     model_type = text.get("model_type")
     family, notes = _family(text, model_type, name)
+    if text is not config and str(config.get("model_type")) in WRAPPERS:
+        family = family._replace(**WRAPPERS[str(config.get("model_type"))])
     fields = Fields(text, name, family.aliases, family.defaults)
     if family.needs and not fields.flag(family.needs):
         raise ConfigError(
@@ -164,7 +168,7 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
         linears=rest.linears,
         gathered=positions * width + rest.gathered,
         eager=family.eager,
-        tower=read_tower(config, name),
+        tower=read_tower(config, text, name),
         notes=notes,
     )
 
@@ -259,6 +263,6 @@ def _max_positions(fields: Fields, family: Family, groups: tuple[LayerGroup, ...
     """The longest context; None where positions are not encoded (states, attention biased by distance)."""
     if any(fields.has(f) for f in _POSITIONS):
         return fields.size(*_POSITIONS)
-    if any(g.attention for g in groups) and family.rotary:
+    if family.rotary and any(g.attention and g.attention.window is None for g in groups):
         fields.size("max_position_embeddings")
     return None
