@@ -105,7 +105,7 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
             size += group.layers * linear.outputs * unit if linear.bias else 0
             if linear.used == 0:
                 unused += linear.copies * size
-            elif linear.copies > 1:
+            elif linear.copies > 1 and not linear.dense:
                 key = (linear.copies, linear.used)
                 routed[key] = routed.get(key, 0) + size
     experts = tuple(ExpertGroup(e, k, size) for (e, k), size in sorted(routed.items()))
@@ -121,7 +121,7 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         weight_bytes=weight_bytes,
         table_bytes=table_bytes,
         always_bytes=weight_bytes - table_bytes - unused - sum(e.experts * e.bytes_each for e in experts),
-        token_flops=2 * sum(g.layers * li.used * li.elements for g, li in linears if li.per == "token")
+        token_flops=2 * sum(g.layers * li.run * li.elements for g, li in linears if li.per == "token")
         + 2 * sum(li.elements for li in _outer(spec, "token")),
         head_flops=2 * sum(li.elements for li in (spec.head, *_outer(spec, "logit"))),
         scan_flops=sum(g.layers * g.state.scan_flops for g in spec.groups if g.state),
@@ -150,7 +150,7 @@ def _stored(group: LayerGroup, linear: Linear, precision: Precision) -> int:
 
 def _linear_io(spec: ModelSpec) -> int:
     inside = sum(
-        g.layers * li.used * (li.inputs + li.outputs) for g in spec.groups for li in g.linears if li.per == "token"
+        g.layers * li.run * (li.inputs + li.outputs) for g in spec.groups for li in g.linears if li.per == "token"
     )
     return inside + sum(li.inputs + li.outputs for li in _outer(spec, "token"))
 

@@ -242,7 +242,6 @@ FAMILIES: dict[str, Family] = {
     ),
     "gpt2": _GPT2,
     "gpt-sw3": _GPT2,
-    "openai-gpt": _GPT2._replace(last_norm=False),
     "gpt_bigcode": _GPT2._replace(defaults={"multi_query": True, **_TIED}),
     "gpt_neox": Family(
         "attention_bias", "attention_bias", True, fused_qkv=True, mlp="plain", norm=2,
@@ -384,6 +383,7 @@ FAMILIES: dict[str, Family] = {
     "llama4_text": Family(
         "attention_bias",
         "attention_bias",
+        dense_experts=True,
         pattern=unrotated("chunked_attention"),
         defaults={"interleave_moe_layer_step": 1, "attention_chunk_size": 8192, "num_shared_experts": 1},
     ),
@@ -439,7 +439,7 @@ FAMILIES: dict[str, Family] = {
     "nemotron_h": Family(
         "attention_bias", "attention_bias", "mlp_bias", mlp="plain", norms=1, router_bits=32, state_kind="mamba2"
     ),
-    "olmo_hybrid": Family("attention_bias", "attention_bias", qk_norm="width", extras=("wide_decay",)),
+    "olmo_hybrid": Family("attention_bias", "attention_bias", qk_norm="width"),
     "qwen3_next": _DELTA_HYBRID._replace(shared_gate=True),
     "qwen3_5_text": _DELTA_HYBRID,
     "qwen3_5_moe_text": _DELTA_HYBRID._replace(shared_gate=True),
@@ -493,6 +493,7 @@ REFUSED: dict[str, str] = {
     "moshi": "it predicts several codebooks by a second transformer",
     "musicgen": "it predicts several codebooks",
     "musicgen_melody": "it predicts several codebooks",
+    "openai-gpt": "transformers runs it without a cache",
     "prophetnet": "it predicts several tokens at once",
     "qwen4_exp_text": _MIXED,
     "reformer": "its attention hashes tokens into buckets",

@@ -107,7 +107,11 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
         for k in ("torch_dtype", "dtype", "tie_word_embeddings", "quantization_config")
         if config.get(k) is not None
     }
-    return {**outer, **{k: v for k, v in inner.items() if v is not None}}
+    merged = {**outer, **{k: v for k, v in inner.items() if v is not None}}
+    if "tie_word_embeddings" in outer:
+        # The head is the wrapper's, so its word on tying counts.
+        merged["tie_word_embeddings"] = outer["tie_word_embeddings"]
+    return merged
 
 
 def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | None = None) -> ModelSpec:
@@ -145,6 +149,8 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
         notes = (*notes, installed.latent_note(latent, version))
     if family.eager:
         notes = (*notes, "transformers runs this model with eager attention only: --attn eager is what really runs")
+    if family.dense_experts:
+        notes = (*notes, "transformers multiplies every token by every expert of this model, and counts so here")
     layers = layer_count(fields)
     hidden, vocab = fields.size("hidden_size"), fields.size("vocab_size")
     groups = _groups(fields, family, layers, latent)

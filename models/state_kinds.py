@@ -127,11 +127,9 @@ def gated_delta(layer: Layer) -> Part:
         Linear("linear_attn.in_proj_ba", hidden, 2 * heads),
         Linear("linear_attn.out_proj", values, hidden),
     )
-    wide = heads if "wide_decay" in layer.family.extras else 0
     return Part(
         linears,
-        vectors=2 * heads - wide + channels * taps + value_dim,
-        wide_vectors=wide,
+        vectors=2 * heads + channels * taps + value_dim,
         state=_state(layer, heads * key_dim * value_dim, channels, taps, 32, _DELTA_PASS),
         inner=channels + 2 * values,
     )
