@@ -131,7 +131,9 @@ def _attend(
 
 def _is_look(args: Any, out: Any) -> bool:
     """Whether an op takes values off the meta device, for Python to look at: where a model really runs, no copy."""
-    return isinstance(out, Tensor) and not out.is_meta and bool(args) and isinstance(args[0], Tensor) and args[0].is_meta
+    return (
+        isinstance(out, Tensor) and not out.is_meta and bool(args) and isinstance(args[0], Tensor) and args[0].is_meta
+    )
 
 
 class _Ops(TorchDispatchMode):

@@ -15,8 +15,8 @@ from kernelroof.models import flops, hf, traffic
 from kernelroof.models.kinds import ROOT_MODULE, kind_of
 from kernelroof.models.ops import ModuleIO, TracedOp
 
-
 _SOFTMAXES = frozenset({"aten::_softmax", "aten::_safe_softmax", "aten::logsumexp"})
+"""What tells attention, taken apart, from other products of activations."""
 
 
 class _Raw(NamedTuple):

@@ -28,7 +28,8 @@ COMPLETIONS: dict[str, Completion] = {
     "cohere_compass_text": Completion(
         {
             "rope_parameters": {
-                kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in ("full_attention", "sliding_attention")
+                kind: {"rope_type": "default", "rope_theta": 10000.0}
+                for kind in ("full_attention", "sliding_attention")
             }
         },
         "rope_parameters is empty by default, and every kind of layer looks its own up",
@@ -64,7 +65,9 @@ COMPLETIONS: dict[str, Completion] = {
         },
         "the indexer of the layers that have one by default has no sizes",
     ),
-    "xmod": Completion({"default_language": "en_XX"}, "no language is chosen by default, and each has its own adapters"),
+    "xmod": Completion(
+        {"default_language": "en_XX"}, "no language is chosen by default, and each has its own adapters"
+    ),
 }
 COMPLETIONS["qwen4_exp"] = Completion(
     {"text_config": COMPLETIONS["qwen4_exp_text"].fields}, COMPLETIONS["qwen4_exp_text"].why
