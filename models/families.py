@@ -21,7 +21,6 @@ from kernelroof.models.layer_types import (
     periodic,
     qwen_moe_windows,
     qwen_windows,
-    repeated,
     switched_window,
     unrotated,
 )
@@ -443,10 +442,6 @@ FAMILIES: dict[str, Family] = {
     "qwen3_next": _DELTA_HYBRID._replace(shared_gate=True),
     "qwen3_5_text": _DELTA_HYBRID,
     "qwen3_5_moe_text": _DELTA_HYBRID._replace(shared_gate=True),
-    "recurrent_gemma": Family(
-        "attention_bias", True, True, state_kind="gated_linear", attention_kind="fixed_window",
-        pattern=repeated("block_types"), defaults=_TIED,
-    ),
 }
 
 SAME_CODE = {
@@ -496,6 +491,7 @@ REFUSED: dict[str, str] = {
     "openai-gpt": "transformers runs it without a cache",
     "prophetnet": "it predicts several tokens at once",
     "qwen4_exp_text": _MIXED,
+    "recurrent_gemma": "it keeps its states in its modules, not in the cache",
     "reformer": "its attention hashes tokens into buckets",
     "rembert": _ENCODER,
     "roberta-prelayernorm": _ENCODER,
