@@ -156,14 +156,6 @@ def _sinks(layer: Layer) -> bool:
     return layer.family.sinks == "all" or (layer.family.sinks == "windowed" and layer.windowed)
 
 
-@_kind("fixed_window")
-def fixed_window(layer: Layer) -> Part:
-    """RecurrentGemma: every attention has a window of `attention_window_size`."""
-    part = heads_attention(layer)
-    assert part.attention is not None
-    return part._replace(attention=part.attention._replace(window=layer.fields.size("attention_window_size")))
-
-
 @_kind("doubled_in_windows")
 def doubled_attention(layer: Layer) -> Part:
     """MiMo-V2: windowed layers have twice the key-value heads."""

@@ -110,7 +110,7 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
             size += group.layers * linear.outputs * unit if linear.bias else 0
             if linear.used == 0:
                 unused += linear.copies * size
-            elif linear.copies > 1:
+            elif linear.copies > 1 and not linear.dense:
                 key = (linear.copies, linear.used)
                 routed[key] = routed.get(key, 0) + size
     experts = tuple(ExpertGroup(e, k, size) for (e, k), size in sorted(routed.items()))
@@ -128,7 +128,7 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         weight_bytes=weight_bytes,
         table_bytes=table_bytes,
         always_bytes=weight_bytes - table_bytes - unused - sum(e.experts * e.bytes_each for e in experts),
-        token_flops=2 * sum(g.layers * li.used * li.elements for g, li in linears if li.per == "token")
+        token_flops=2 * sum(g.layers * li.run * li.elements for g, li in linears if li.per == "token")
         + 2 * sum(li.elements for li in _outer(spec, "token")),
         quantised=classes,
         quantised_flops=sum(flops for _, flops in classes),
@@ -180,7 +180,7 @@ def _quantised(spec: ModelSpec, precision: Precision) -> tuple[tuple[str, int], 
 
 def _linear_io(spec: ModelSpec) -> int:
     inside = sum(
-        g.layers * li.used * (li.inputs + li.outputs) for g in spec.groups for li in g.linears if li.per == "token"
+        g.layers * li.run * (li.inputs + li.outputs) for g in spec.groups for li in g.linears if li.per == "token"
     )
     return inside + sum(li.inputs + li.outputs for li in _outer(spec, "token"))
 
@@ -221,13 +221,13 @@ def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
             key_flops=sums.key_flops + n * 2 * sum(li.elements for li in group.linears if li.per == "context"),
             scores=sums.scores + n * core.heads,
             expanded=sums.expanded + n * _expanded(core),
-            kept_bytes=sums.kept_bytes + n * _cache_bytes(core, core.kept_width, precision.kv),
-            read_bytes=sums.read_bytes + n * _cache_bytes(core, core.read_width, precision.kv),
+            kept_bytes=sums.kept_bytes + n * cache_bytes(core, core.kept_width, precision.kv),
+            read_bytes=sums.read_bytes + n * cache_bytes(core, core.read_width, precision.kv),
         )
     return tuple(found[key] for key in sorted(found))
 
 
-def _cache_bytes(core: Attention, width: int, kv: Format) -> int:
+def cache_bytes(core: Attention, width: int, kv: Format) -> int:
     """Bytes of one token in the cache: a key and a value per KV head, or one vector where it is kept otherwise."""
     if width == core.kv_heads * (core.head_dim + core.value_dim):
         return kv.matrix_bytes(core.head_dim, core.kv_heads) + kv.matrix_bytes(core.value_dim, core.kv_heads)

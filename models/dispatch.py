@@ -129,6 +129,13 @@ def _attend(
     return function(query, key, value, *args, **kwargs)
 
 
+def _is_look(args: Any, out: Any) -> bool:
+    """Whether an op takes values off the meta device, for Python to look at: where a model really runs, no copy."""
+    return (
+        isinstance(out, Tensor) and not out.is_meta and bool(args) and isinstance(args[0], Tensor) and args[0].is_meta
+    )
+
+
 class _Ops(TorchDispatchMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -138,7 +145,7 @@ class _Ops(TorchDispatchMode):
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func._schema.name
-        if not self.recorder.paused and name not in _ONLY_UNDER_A_MODE:
+        if not self.recorder.paused and name not in _ONLY_UNDER_A_MODE and not _is_look(args, out):
             self.recorder.record(
                 name,
                 (args, kwargs),

@@ -34,7 +34,8 @@ class PhaseCost(NamedTuple):
     experts those that are met are read: `distinct_experts`. activation_bytes are the operands and
     results of matrix products and attention (q and output), each moved once; elementwise work is not
     in it. cache_copy_bytes is what the cache moves besides the new tokens: a dynamic one reads and
-    writes all earlier ones in each step, a static one is filled with zeros at its first use.
+    writes all earlier ones in each step, a static one is filled with zeros at its first use, and its
+    windows are rolled once they are full.
     """
 
     flops: Number
@@ -177,7 +178,7 @@ def costs_of(
         return eager * unit * (2 * group.scores * pairs + group.expanded * keys)
 
     stretches, began = [], 0
-    kept = per_token = 0
+    kept = per_token = written = 0
     keys = prompt
     pair_flops = prefill_kv = prefill_io = 0
     first_flops = first_kv = first_io = first_copies = 0
@@ -212,6 +213,11 @@ def costs_of(
         copied_each = dynamic * 2 * batch * group.kept_bytes
         first_copies = first_copies + copied_each * (minimum(window, prompt + 1) - 1)
         all_copies = all_copies + copied_each * (risen - output)
+        # A static window that is full is rolled in each step: all of it read and written, the new token among it.
+        rolled_each = static * batch * group.kept_bytes * (2 * held - 1)
+        first_copies = first_copies + rolled_each * (prompt >= held)
+        all_copies = all_copies + rolled_each * (output - minimum(maximum(held - prompt, 0), output))
+        written = written + batch * group.kept_bytes * (static * minimum(prompt, held) + (1 - static) * prompt)
         # What the cache holds at the end: a windowed one keeps what the next token will see besides itself.
         stays = minimum(window - 1 * (window <= capacity) * (1 - static), capacity)
         kept, per_token = kept + group.kept_bytes * stays, per_token + group.kept_bytes
@@ -230,7 +236,7 @@ def costs_of(
         bytes=prefill_weights + prefill_kv,
         weight_bytes=prefill_weights,
         kv_read_bytes=prefill_kv,
-        kv_write_bytes=tokens * per_token + state,
+        kv_write_bytes=written + state,
         activation_bytes=tokens * model.token_io_bytes + logits * model.head_io_bytes + prefill_io,
         cache_copy_bytes=static * batch * kept,
     )

@@ -21,7 +21,6 @@ from kernelroof.models.layer_types import (
     periodic,
     qwen_moe_windows,
     qwen_windows,
-    repeated,
     switched_window,
     unrotated,
 )
@@ -242,7 +241,6 @@ FAMILIES: dict[str, Family] = {
     ),
     "gpt2": _GPT2,
     "gpt-sw3": _GPT2,
-    "openai-gpt": _GPT2._replace(last_norm=False),
     "gpt_bigcode": _GPT2._replace(defaults={"multi_query": True, **_TIED}),
     "gpt_neox": Family(
         "attention_bias", "attention_bias", True, fused_qkv=True, mlp="plain", norm=2,
@@ -305,10 +303,6 @@ FAMILIES: dict[str, Family] = {
     "mvp": _BART._replace(position_offset=2, extras=_NORMED),
     "pegasus": _BART._replace(last_norm=True),
     "plbart": _BART._replace(position_offset=2, extras=_NORMED),
-    "bigbird_pegasus": _BART._replace(
-        qkv_bias="use_bias", output_bias="use_bias", extras=_NORMED,
-        defaults={**_TIED, "use_bias": False},
-    ),
     "trocr": _BART._replace(position_offset=2, extras=_NORMED),
     "whisper": _BART._replace(
         positions="max_target_positions", last_norm=True, extras=("cross_attention", "unbiased_keys"),
@@ -378,7 +372,7 @@ FAMILIES: dict[str, Family] = {
     "granitemoe": _ATTENTION_BIAS,
     "granitemoeshared": _ATTENTION_BIAS,
     "granitemoe_swa": _GRANITE_SWA._replace(mlp_bias=False),
-    "hunyuan_v1_moe": Family("attention_bias", "attention_bias", qk_norm="head"),
+    "hunyuan_v1_moe": Family("attention_bias", "attention_bias", qk_norm="head", defaults={"num_shared_experts": 1}),
     "hy_v3": Family("attention_bias", "attention_bias", "mlp_bias", qk_norm="head", router_bits=32),
     "kolibri1": Family(qk_norm="head", norms=4, pattern=every(5, "sliding_attention")),
     "laguna": Family(
@@ -388,6 +382,7 @@ FAMILIES: dict[str, Family] = {
     "llama4_text": Family(
         "attention_bias",
         "attention_bias",
+        dense_experts=True,
         pattern=unrotated("chunked_attention"),
         defaults={"interleave_moe_layer_step": 1, "attention_chunk_size": 8192, "num_shared_experts": 1},
     ),
@@ -443,14 +438,10 @@ FAMILIES: dict[str, Family] = {
     "nemotron_h": Family(
         "attention_bias", "attention_bias", "mlp_bias", mlp="plain", norms=1, router_bits=32, state_kind="mamba2"
     ),
-    "olmo_hybrid": Family("attention_bias", "attention_bias", qk_norm="width", extras=("wide_decay",)),
+    "olmo_hybrid": Family("attention_bias", "attention_bias", qk_norm="width"),
     "qwen3_next": _DELTA_HYBRID._replace(shared_gate=True),
     "qwen3_5_text": _DELTA_HYBRID,
     "qwen3_5_moe_text": _DELTA_HYBRID._replace(shared_gate=True),
-    "recurrent_gemma": Family(
-        "attention_bias", True, True, state_kind="gated_linear", attention_kind="fixed_window",
-        pattern=repeated("block_types"), defaults=_TIED,
-    ),
 }
 
 SAME_CODE = {
@@ -459,5 +450,61 @@ SAME_CODE = {
 }
 """Model types that published configs use for the code of another one."""
 
-REFUSED: dict[str, str] = {}
-"""Model types that transformers knows and the closed form refuses, with the reason."""
+WRAPPERS: dict[str, Mapping[str, Any]] = {
+    # The wrapper's forward makes a mask for blocks of image tokens, whether there are any or not.
+    "gemma4_unified": {"explicit_mask": True},
+}
+"""Outer model types whose forward runs the decoder otherwise than its own causal LM does."""
+
+_ENCODER = "an encoder, and its head and embeddings are no kind that is read here"
+_MIXED = "what its layers keep is no kind of cache that is read here"
+_STREAMS = "it mixes several residual streams by matrices that depend on the tokens"
+
+REFUSED: dict[str, str] = {
+    "axk2": "its norms hold matrices (gated_norm_rank)",
+    "bert-generation": _ENCODER,
+    "big_bird": _ENCODER,
+    "bigbird_pegasus": "block-sparse attention over the encoder, and a head that is not tied as its config says",
+    "blt": "it has three transformers, and the patches that they share depend on the bytes",
+    "cpmant": "its attention adds a learned bias of positions and segments to the prompt",
+    "ctrl": "its attention is not one of the kinds that are read here",
+    "deepseek_v4": _MIXED,
+    "doge": "its attention masks by a learned state",
+    "dory": _STREAMS,
+    "dots3_note_text": "latent attentions of different ranks",
+    "gemma4_assistant": "it drafts from another model's cache",
+    "gemma4_unified_assistant": "it drafts from another model's cache",
+    "git": "its image tower is part of the decoder",
+    "hrm_text": "it runs its layers several times per token",
+    "hy_v4": _STREAMS,
+    "inkling2_loop_text": _STREAMS,
+    "inkling2_text": _MIXED,
+    "inkling_text": _MIXED,
+    "jetmoe": "its query matrices are experts",
+    "longcat_flash": "some of its experts compute nothing, so that FLOPs depend on the tokens",
+    "megatron-bert": _ENCODER,
+    "minimax_m3_vl_text": _MIXED,
+    "mllama_text_model": "some of its layers attend to the image only",
+    "moshi": "it predicts several codebooks by a second transformer",
+    "musicgen": "it predicts several codebooks",
+    "musicgen_melody": "it predicts several codebooks",
+    "openai-gpt": "transformers runs it without a cache",
+    "prophetnet": "it predicts several tokens at once",
+    "qwen4_exp_text": _MIXED,
+    "recurrent_gemma": "it keeps its states in its modules, not in the cache",
+    "reformer": "its attention hashes tokens into buckets",
+    "rembert": _ENCODER,
+    "roberta-prelayernorm": _ENCODER,
+    "roc_bert": _ENCODER,
+    "roformer": _ENCODER,
+    "rwkv": _MIXED,
+    "xlm": _ENCODER,
+    "xlm-roberta-xl": _ENCODER,
+    "xlnet": "its attention is bidirectional over permutations",
+    "xlstm": _MIXED,
+    "xmod": _ENCODER,
+    "zamba": "its attention layers share weights",
+    "zamba2": "its attention layers share weights",
+    "zaya": _MIXED,
+}
+"""Model types that transformers 5.24 knows and the closed form refuses, with the reason."""

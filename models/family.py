@@ -21,6 +21,7 @@ class Family(NamedTuple):
     gate: an output gate of attention: "width" (a matrix as wide as the queries), "heads" (one number per
         head), "doubled" (the query matrix is twice as wide).
     sinks: one learned number per head in the attention of "all" layers, or of "windowed" ones.
+    dense_experts: transformers runs every expert on every token.
     widen: width of the dense feed-forward over the model's where the config does not give it: a number, or
         the field that holds it.
     norm: parameters per element of a norm: 1 a scale, 2 also a bias, 0 none; a field decides between 1 and 2.
@@ -48,6 +49,7 @@ class Family(NamedTuple):
     norms: int = 2
     norm: int | str = 1
     last_norm: bool = True
+    dense_experts: bool = False
     router_bits: int | None = None
     router_bias: bool = False
     expert_bias: bool = False

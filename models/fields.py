@@ -125,6 +125,9 @@ class Fields:
             value = self.get(field)
             if value is None:
                 continue
+            if isinstance(value, list) and value and all(v == value[0] for v in value):
+                # One entry per layer, all the same.
+                value = value[0]
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ConfigError(
                     f"{self.name}: {self.named(field)} is {value!r}, not a whole number of at least {least}",

@@ -134,7 +134,7 @@ def build_model(
                 # On meta integer buffers (positions, tables) keep their values, for those who ask in the forward.
                 with Values() if device == "meta" else nullcontext(), torch.device(device):
                     model = _from_config(cfg, options)
-                _unify_dtype(model, getattr(torch, dtype))
+                _unify(model, getattr(torch, dtype), device)
     except KernelroofError:
         raise
     except Exception as error:
@@ -175,17 +175,22 @@ def _from_config(cfg: Any, options: dict[str, Any]) -> Any:
     return transformers.AutoModelForCausalLM.from_config(cfg, trust_remote_code=False, **options)
 
 
-def _unify_dtype(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Cast parameters that a model makes in a dtype of its own, as loading a checkpoint in `dtype` would.
+def _unify(model: torch.nn.Module, dtype: torch.dtype, device: str) -> None:
+    """Cast and move parameters that a model makes in a dtype or on a device of its own, as loading a checkpoint does.
 
     What the model keeps in 32 bits on purpose stays so.
     """
     kept = set(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
     if dtype == torch.float16:
         kept |= set(getattr(model, "_keep_in_fp32_modules", None) or ())
-    for name, parameter in model.named_parameters():
-        if parameter.is_floating_point() and parameter.dtype != dtype and not any(k in name for k in kept):
-            parameter.data = parameter.data.to(dtype)
+    made: dict[int, torch.nn.Parameter] = {}
+    for path, module in model.named_modules():
+        for name, old in list(module.named_parameters(recurse=False)):
+            cast = old.is_floating_point() and not any(k in f"{path}.{name}" for k in kept)
+            new = old.data.to(device=device if old.device.type != torch.device(device).type else None)
+            new = new.to(dtype) if cast else new
+            if new is not old.data and (new.dtype, new.device) != (old.dtype, old.device):
+                setattr(module, name, made.setdefault(id(old), torch.nn.Parameter(new, old.requires_grad)))
 
 
 def _check_loaded(info: dict[str, Any], weights: str) -> None:
@@ -290,6 +295,15 @@ def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
 def choose_token(logits: torch.Tensor) -> torch.Tensor:
     """Greedy choice at the last position: [batch, positions, vocabulary] -> [batch, 1] int64."""
     return logits[:, -1:].argmax(dim=-1)
+
+
+def input_rows(model: torch.nn.Module, batch: int) -> int:
+    """Rows of input_ids for so many sequences: one each, or one for each codebook where a model has several."""
+    return batch * int(getattr(model.config, "num_codebooks", None) or 1) if _takes_codebook_rows(model) else batch
+
+
+def _takes_codebook_rows(model: torch.nn.Module) -> bool:
+    return type(model).__name__ in ("MusicgenForCausalLM", "MusicgenMelodyForCausalLM")
 
 
 def run_prefill(model: torch.nn.Module, cache: Any, input_ids: torch.Tensor, *, last_only: bool) -> torch.Tensor:

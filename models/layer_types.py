@@ -117,18 +117,6 @@ def periodic(fields: Fields, layers: int) -> Sequence[str]:
     return ["full_attention" if i % period == offset else "linear_attention" for i in range(layers)]
 
 
-def repeated(field: str) -> Pattern:
-    """The short list under `field`, over and over."""
-
-    def pattern(fields: Fields, layers: int) -> Sequence[str]:
-        block = fields.get(field)
-        if not isinstance(block, (list, tuple)) or not block:
-            raise ConfigError(f"{fields.name}: the config has no {field}", "Add it, or give the model's own config.")
-        return [str(block[i % len(block)]) for i in range(layers)]
-
-    return pattern
-
-
 def layer_count(fields: Fields) -> int:
     """Number of layers, which some hybrids say only by their pattern."""
     if fields.has("hybrid_override_pattern"):

@@ -13,7 +13,8 @@ class Linear(NamedTuple):
     """A weight matrix [inputs, outputs], with the name that its module has within the layer.
 
     copies: matrices of this shape that are held: 1, or the number of routed experts.
-    used: how many of the copies multiply each token (top-k).
+    used: how many of the copies multiply each token (top-k); 0: held, but not run.
+    dense: transformers multiplies each token by every copy, and by zero what was not chosen.
     per: "token": applied to every new token; "context": applied again to every cached token in each
         forward (the expansion of a latent cache); "logit": applied to the positions that get logits.
     bits: size of an element that the model's code fixes (a router held in float32 in a 16-bit model);
@@ -28,6 +29,12 @@ class Linear(NamedTuple):
     used: int = 1
     per: str = "token"
     bits: int | None = None
+    dense: bool = False
+
+    @property
+    def run(self) -> int:
+        """Copies that multiply each token."""
+        return self.copies if self.dense else self.used
 
     @property
     def elements(self) -> int:

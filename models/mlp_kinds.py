@@ -132,8 +132,17 @@ def routed_part(layer: Layer, name: str = "mlp") -> Part:
             family.expert_bias,
             copies=experts,
             used=used,
+            dense=family.dense_experts,
         ),
-        Linear(f"{name}.experts.down_proj", width, hidden, family.expert_bias, copies=experts, used=used),
+        Linear(
+            f"{name}.experts.down_proj",
+            width,
+            hidden,
+            family.expert_bias,
+            copies=experts,
+            used=used,
+            dense=family.dense_experts,
+        ),
     ]
     if family.shared_gate:
         linears.append(Linear(f"{name}.shared_expert_gate", hidden, 1))
@@ -141,7 +150,7 @@ def routed_part(layer: Layer, name: str = "mlp") -> Part:
         tuple(linears),
         vectors=experts * family.expert_vectors,
         wide_vectors=experts * family.wide_expert_vectors,
-        inner=used * 3 * width,
+        inner=(experts if family.dense_experts else used) * 3 * width,
     )
     shared = _shared_width(layer, width)
     if not shared:

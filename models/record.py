@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kernelroof.models.describe import architecture, experts, kv_without_windows, layers_by_kind, tower_record
+from kernelroof.models.dtypes import BITS
 from kernelroof.models.estimate import Costs, PhaseCost, compute_time, costs, ideal_times, quantised_peak
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload, conventions
@@ -41,7 +43,13 @@ def estimate_record(
         "model": spec.name,
         "model_type": spec.model_type,
         "source": "closed-form",
+        "architecture": architecture(spec),
+        "layers_by_kind": layers_by_kind(spec),
+        "assumptions": list(spec.notes),
         "parameters": cost.parameters,
+        "active_parameters": cost.active_parameters,
+        "experts": experts(spec, workload.batch),
+        "tower": tower_record(spec, BITS[workload.dtype] // 8),
         "matmul_parameters": cost.matmul_parameters,
         "workload": {
             field: getattr(workload, field)
@@ -58,7 +66,9 @@ def estimate_record(
         "conventions": conventions(spec, workload, cost.quantised, flop_s, peaks),
         "weight_bytes": cost.weight_bytes,
         "kv_bytes_per_token": cost.kv_bytes_per_token,
+        "state_bytes_per_sequence": cost.state_bytes_per_sequence,
         "kv_bytes": cost.kv_bytes,
+        "kv_bytes_without_windows": kv_without_windows(cost, workload.batch, workload.prompt + workload.output),
         "peak_activation_bytes": cost.peak_activation_bytes,
         "overhead_share": workload.overhead,
         "total_bytes": round(cost.total_bytes),
@@ -67,13 +77,13 @@ def estimate_record(
     }
     prefill = _phase(cost.prefill, flop_s, byte_s, apart)
     prefill["tokens"] = workload.batch * workload.prompt
-    prefill["rule_of_thumb_flops"] = 2 * cost.parameters * workload.batch * workload.prompt
+    prefill["rule_of_thumb_flops"] = 2 * cost.active_parameters * workload.batch * workload.prompt
     decode = _phase(cost.first_step, flop_s, byte_s, apart)
     decode["context"] = workload.prompt + workload.output if workload.cache == "static" else workload.prompt + 1
     decode["steps"] = workload.output
-    decode["rule_of_thumb_flops"] = 2 * cost.parameters * workload.batch
+    decode["rule_of_thumb_flops"] = 2 * cost.active_parameters * workload.batch
     total = _phase(cost.decode, flop_s, byte_s, apart)
-    decode.update({f"total_{field}": total[field] for field in ("flops", "bytes", "intensity", *_PARTS)})
+    decode.update({f"total_{field}": total[field] for field in ("flops", "scan_flops", "bytes", "intensity", *_PARTS)})
     decode["total_ideal_ms"] = None
     record["prefill"] = prefill
     record["decode"] = decode
@@ -109,8 +119,9 @@ def _phase(cost: PhaseCost, flop_s: float | None, byte_s: float | None, apart: f
     phase: dict[str, Any] = {
         "flops": cost.flops,
         "quantised_flops": cost.quantised_flops,
+        "scan_flops": cost.scan_flops,
         "bytes": cost.bytes,
-        "intensity": cost.flops / cost.bytes,
+        "intensity": (cost.flops + cost.scan_flops) / cost.bytes,
         "bound": None,
         "ideal_ms": None,
         "weight_bytes": cost.weight_bytes,

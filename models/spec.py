@@ -15,7 +15,7 @@ from kernelroof.models.attention_kinds import attention_part
 from kernelroof.models.block_kinds import block_part
 from kernelroof.models.errors import ConfigError
 from kernelroof.models.extra_kinds import extra_parts, outside
-from kernelroof.models.families import FAMILIES, REFUSED, SAME_CODE
+from kernelroof.models.families import FAMILIES, REFUSED, SAME_CODE, WRAPPERS
 from kernelroof.models.family import Family, Layer
 from kernelroof.models.fields import Fields
 from kernelroof.models.layer_types import layer_count, layer_types
@@ -101,12 +101,18 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     inner = next((config[k] for k in _WRAPPED if isinstance(config.get(k), Mapping)), None)
     if inner is None:
         return config
+    if isinstance(inner.get("text_config"), Mapping):
+        inner = text_config(inner)
     outer = {
         k: config[k]
         for k in ("torch_dtype", "dtype", "tie_word_embeddings", "quantization_config")
         if config.get(k) is not None
     }
-    return {**outer, **{k: v for k, v in inner.items() if v is not None}}
+    merged = {**outer, **{k: v for k, v in inner.items() if v is not None}}
+    if "tie_word_embeddings" in outer:
+        # The head is the wrapper's, so its word on tying counts.
+        merged["tie_word_embeddings"] = outer["tie_word_embeddings"]
+    return merged
 
 
 def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | None = None) -> ModelSpec:
@@ -126,6 +132,8 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
     text = text_config(config)
     model_type = text.get("model_type")
     family, notes = _family(text, model_type, name)
+    if text is not config and str(config.get("model_type")) in WRAPPERS:
+        family = family._replace(**WRAPPERS[str(config.get("model_type"))])
     fields = Fields(text, name, family.aliases, family.defaults)
     if family.needs and not fields.flag(family.needs):
         raise ConfigError(
@@ -142,6 +150,8 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
         notes = (*notes, installed.latent_note(latent, version))
     if family.eager:
         notes = (*notes, "transformers runs this model with eager attention only: --attn eager is what really runs")
+    if family.dense_experts:
+        notes = (*notes, "transformers multiplies every token by every expert of this model, and counts so here")
     layers = layer_count(fields)
     hidden, vocab = fields.size("hidden_size"), fields.size("vocab_size")
     groups = _groups(fields, family, layers, latent)
@@ -165,7 +175,7 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
         linears=rest.linears,
         gathered=positions * width + rest.gathered,
         eager=family.eager,
-        tower=read_tower(config, name),
+        tower=read_tower(config, text, name),
         notes=notes,
     )
 
@@ -260,6 +270,6 @@ def _max_positions(fields: Fields, family: Family, groups: tuple[LayerGroup, ...
     """The longest context; None where positions are not encoded (states, attention biased by distance)."""
     if any(fields.has(f) for f in _POSITIONS):
         return fields.size(*_POSITIONS)
-    if any(g.attention for g in groups) and family.rotary:
+    if family.rotary and any(g.attention and g.attention.window is None for g in groups):
         fields.size("max_position_embeddings")
     return None

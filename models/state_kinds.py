@@ -127,11 +127,9 @@ def gated_delta(layer: Layer) -> Part:
         Linear("linear_attn.in_proj_ba", hidden, 2 * heads),
         Linear("linear_attn.out_proj", values, hidden),
     )
-    wide = heads if "wide_decay" in layer.family.extras else 0
     return Part(
         linears,
-        vectors=2 * heads - wide + channels * taps + value_dim,
-        wide_vectors=wide,
+        vectors=2 * heads + channels * taps + value_dim,
         state=_state(layer, heads * key_dim * value_dim, channels, taps, 32, _DELTA_PASS),
         inner=channels + 2 * values,
     )
@@ -175,26 +173,6 @@ def lightning(layer: Layer) -> Part:
         Linear("self_attn.output_gate", hidden, wide),
     )
     return Part(linears, vectors=wide, state=_state(layer, wide * width, 0, 0, None), inner=5 * wide)
-
-
-@_kind("gated_linear")
-def gated_linear(layer: Layer) -> Part:
-    """RecurrentGemma's linear recurrence: one number per channel, gated by block-diagonal matrices."""
-    fields, hidden = layer.fields, layer.hidden
-    width, blocks = fields.size("lru_width", default=hidden), fields.size("num_attention_heads")
-    taps = fields.size("conv1d_width")
-    linears = (
-        Linear("temporal_block.linear_y", hidden, width, True),
-        Linear("temporal_block.linear_x", hidden, width, True),
-        Linear("temporal_block.linear_out", width, hidden, True),
-        *(
-            Linear(f"temporal_block.rg_lru.{gate}", width // blocks, width, True)
-            for gate in ("input_gate_weight", "recurrent_gate_weight")
-        ),
-    )
-    return Part(
-        linears, vectors=width * (taps + 2), state=_state(layer, width, width, taps - 1, 32), inner=4 * width
-    )
 
 
 @_kind("gated_kimi_delta")

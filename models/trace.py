@@ -221,4 +221,4 @@ def _new_cache(job: _Job) -> Any:
 
 
 def _tokens(job: _Job, length: int) -> torch.Tensor:
-    return torch.zeros((job.batch, length), dtype=torch.int64, device="meta")
+    return torch.zeros((hf.input_rows(job.model, job.batch), length), dtype=torch.int64, device="meta")

@@ -17,24 +17,33 @@ _HYBRID = "by default no layer attends, and the cache needs one that does"
 
 COMPLETIONS: dict[str, Completion] = {
     "bamba": Completion({"attn_layer_indices": [2]}, _HYBRID),
-    "blt": Completion({"num_hidden_layers": 25}, "the cache asks the whole for the number of its global layers"),
+    "blenderbot": Completion(
+        {"encoder_layers": 24}, "the decoder's cache has as many layers as the encoder, which is not built, says"
+    ),
+    "blt": Completion(
+        {"num_hidden_layers": 25, "patching_mode": "byte"},
+        "the cache asks for the number of global layers; where patches end depends on computed entropies, so every "
+        "byte is one",
+    ),
     "cohere_compass_text": Completion(
         {
             "rope_parameters": {
-                kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in ("full_attention", "sliding_attention")
+                kind: {"rope_type": "default", "rope_theta": 10000.0}
+                for kind in ("full_attention", "sliding_attention")
             }
         },
         "rope_parameters is empty by default, and every kind of layer looks its own up",
     ),
-    "dbrx": Completion({"attn_config": {"rope_theta": 500000.0}}, "attn_config has no rope_theta by default"),
-    "deepseek_v2": Completion({"num_experts_per_tok": 6}, "num_experts_per_tok has no default"),
+    "dbrx": Completion(
+        {"attn_config": {"rope_theta": 500000.0, "clip_qkv": 8.0}}, "attn_config has no rope_theta and no clip_qkv"
+    ),
+    "deepseek_v2": Completion(
+        {"num_experts_per_tok": 6, "moe_intermediate_size": 1408},
+        "num_experts_per_tok has no default; grouped products need rows of a multiple of 16 bytes, 1407 is none",
+    ),
     "dots1": Completion(
         {"n_routed_experts": 128, "n_shared_experts": 2, "num_experts_per_tok": 6},
         "the numbers of experts have no default",
-    ),
-    "gemma4_assistant": Completion(
-        {"text_config": {"model_type": "gemma4_text", "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0}},
-        "the assistant refuses the per-layer inputs that its text_config has by default",
     ),
     "granitemoehybrid": Completion(
         {"layer_types": ["linear_attention"] * 5 + ["full_attention"], "num_hidden_layers": 6}, _HYBRID
@@ -50,16 +59,15 @@ COMPLETIONS: dict[str, Completion] = {
         {
             "indexer_n_heads": 4,
             "indexer_kv_heads": 1,
-            "indexer_head_dim": 128,
+            "indexer_head_dim": 256,
             "indexer_budget": 2048,
             "indexer_compress_ratio": 4,
         },
         "the indexer of the layers that have one by default has no sizes",
     ),
-    "reformer": Completion(
-        {"axial_pos_shape": [16, 8]}, "positions come as a grid that must have as many cells as the prompt has tokens"
+    "xmod": Completion(
+        {"default_language": "en_XX"}, "no language is chosen by default, and each has its own adapters"
     ),
-    "xmod": Completion({"default_language": "en_XX"}, "no language is chosen by default, and each has its own adapters"),
 }
 COMPLETIONS["qwen4_exp"] = Completion(
     {"text_config": COMPLETIONS["qwen4_exp_text"].fields}, COMPLETIONS["qwen4_exp_text"].why

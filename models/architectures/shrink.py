@@ -60,8 +60,9 @@ def _needed(config: Mapping[str, Any], whole: int) -> int:
             needed.append(max(kinds.index(kind) for kind in set(kinds)) + 1)
         elif name in _STARTS:
             needed.append(_whole(value) + 1)
-        elif any(part in name for part in _PERIODS) and 1 < _whole(value) <= MOST_LAYERS:
-            needed.append(_whole(value))
+        elif any(part in name for part in _PERIODS) and _whole(value) > 1:
+            # Where the period is one of layers, layers that share weights with one a period before need both.
+            needed.append(_whole(value) * (2 if "layer_period" in name else 1))
     return max(needed)
 
 

@@ -18,6 +18,8 @@ CACHE_NAMES = ("cache", "past_key_values")
 _OWN_NAMES = ("cache_params", "state", "mems", "past_buckets_states")
 """The argument, and the result's field, of models whose state is no such cache."""
 
+_MAKE_THEIRS = ("BltForCausalLM",)
+"""Models that wrap a cache they are given, and lose half of it unless they get the wrapper back."""
 _CUT_THEMSELVES = ("CpmAntForCausalLM", "XLMWithLMHeadModel")
 """Models that want all tokens in every forward and leave out by themselves those that the cache holds."""
 
@@ -57,7 +59,7 @@ def special_cache(model: torch.nn.Module) -> OwnCache | NoCache | None:
     if usual is not None:
         # transformers knows which models do not take its caches, by name.
         takes = getattr(type(model), "_supports_default_dynamic_cache", lambda: True)()
-        return None if takes else OwnCache(usual)
+        return None if takes and type(model).__name__ not in _MAKE_THEIRS else OwnCache(usual)
     own = next((name for name in _OWN_NAMES if name in known), None)
     return NoCache() if own is None else OwnCache(own)
 

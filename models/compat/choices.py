@@ -104,11 +104,19 @@ def _repeat_interleave(_func: Any, repeats: Tensor, *, output_size: int | None =
     return None if output_size is None else repeats.new_empty(output_size, dtype=torch.int64)
 
 
+def _grouped_mm(func: Any, a: Tensor, b: Tensor, *rest: Any, **kwargs: Any) -> Any:
+    """[S, K] x [E, K, N] in any dtype; the meta device, unlike the CPU, knows bfloat16 only."""
+    if a.dtype == torch.bfloat16 or a.dim() != 2 or b.dim() != 3:
+        return func(a, b, *rest, **kwargs)
+    return a.new_empty(a.shape[0], b.shape[-1])
+
+
 ANSWERS: dict[str, Callable[..., Any]] = {
     "aten::index": _index,
     "aten::index_put": _index,
     "aten::index_put_": _index,
     "aten::_index_put_impl_": _index,
+    "aten::_grouped_mm": _grouped_mm,
     "aten::masked_select": _masked_select,
     "aten::repeat_interleave": _repeat_interleave,
 }
