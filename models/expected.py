@@ -106,9 +106,8 @@ def _kernels(spec: ModelSpec, workload: Workload, gpu_key: str, phase: str, seen
             context = workload.prompt if prefill else seen
             visible = context if core.window is None else min(context, core.window)
             pairs = visible if not prefill else (workload.prompt + 1) / 2
-            moved = workload.batch * (
-                queries * core.heads * (core.head_dim + core.value_dim) * unit + visible * cache_bytes(core, core.read_width, formats.kv)
-            )
+            kept = visible * cache_bytes(core, core.read_width, formats.kv)
+            moved = workload.batch * (queries * core.heads * (core.head_dim + core.value_dim) * unit + kept)
             known: Expected | NotLearned
             if core.head_dim == core.value_dim and core.read_width == 2 * core.kv_heads * core.head_dim:
                 known = expected_attention(
