@@ -112,11 +112,12 @@ def precision_of(spec: ModelSpec, workload: Workload) -> Precision:
     A quantised checkpoint says which matrices stay as they were, also where another format is asked for.
     """
     run, checkpoint = workload.dtype, spec.quantised
-    asked = precision(run, workload.weights_dtype, workload.kv_dtype)
+    own = checkpoint is not None and checkpoint.linear is not None and workload.weights_dtype == checkpoint.linear.name
+    asked = precision(run, None if own else workload.weights_dtype, workload.kv_dtype)
     if checkpoint is None or checkpoint.linear is None or asked.linear.average:
         return asked
     rules, linear = checkpoint.rules, checkpoint.linear
-    if workload.weights_dtype != linear.name:
+    if not own:
         linear = asked.linear
         rules = tuple((modules, linear) for modules, _ in rules) if not checkpoint.everywhere else ()
     return asked._replace(

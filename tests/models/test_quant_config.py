@@ -65,6 +65,11 @@ def test_methods_and_their_formats(fields, name):
     found = quantised(**fields)
     assert found.why == ""
     assert found.linear.name == name
+    spec = spec_with(**fields)
+    workload = make_workload(spec)
+    assert workload.weights_dtype == name
+    assert coefficients(spec, precision_of(spec, workload)).weight_bytes > 0
+    assert name in conventions(spec, workload)["weights"]
 
 
 # Bytes of the state dict of a [384, 512] linear in bf16 as compressed-tensors 0.20.1 compresses it by its own
@@ -158,6 +163,8 @@ def test_compressed_tensors_schemes(weights, inputs, form, size, compute):
     assert found.linear.matrix_bytes(K, N) == size
     assert found.linear.compute == compute
     assert not found.head
+    spec = spec_with(quant_method="compressed-tensors", format=form, ignore=["lm_head"], config_groups={"g": group})
+    assert held_by(spec).of("layers.1.mlp.up_proj").matrix_bytes(K, N) == size
 
 
 def test_compressed_tensors_groups_by_target():
