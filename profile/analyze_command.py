@@ -13,9 +13,11 @@ from kernelroof.models.errors import UnknownGpuError, UsageError
 from kernelroof.models.workload import Workload
 from kernelroof.profile.analyze_inputs import Inputs, read_inputs
 from kernelroof.profile.estimate_command import workload_from
+from kernelroof.profile.progress import progress
 from kernelroof.profile.runfolder import RUN, RunFolder, whole_file, write_json
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.gpus import Gpu, find_gpu, known_gpu
+from kernelroof.roofline.units import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,18 +53,23 @@ def run(args: argparse.Namespace) -> int:
         "given": given._asdict() if given else None,
         "model": args.model,
     }
+    # Before the folder is made: files that don't go together leave nothing behind.
+    with progress("joining and placing"):
+        analysis = analyze(inputs, args.gpu, given, model)
     with RunFolder(out, identity, overwrite=args.overwrite) as folder:
         write_json(folder.file(RUN), {"status": "running", "identity": identity})
         measured: list[str] = []
         if inputs.silicon:
-            from kernelroof.profile.analyze_silicon import run_silicon
+            from kernelroof.profile.analyze_silicon import print_silicon, run_silicon
 
-            measured = run_silicon(inputs.silicon, folder)
-        analysis = analyze(inputs, args.gpu, given, model)
+            with progress(f"placing and drawing {counted(len(inputs.silicon), 'table')} of measured kernels"):
+                measured, shares = run_silicon(inputs.silicon, folder)
+            print_silicon(shares)
         from kernelroof.profile.analyze_output import draw, tell, write
 
-        write(analysis, inputs, folder)
-        pictures = {**{Path(name).stem: name for name in measured}, **draw(analysis, inputs, folder)}
+        with progress("writing and drawing"):
+            write(analysis, inputs, folder)
+            pictures = {**{Path(name).stem: name for name in measured}, **draw(analysis, inputs, folder)}
         write_json(
             folder.file(RUN),
             {"status": "complete", "identity": identity, "pictures": pictures, "notes": list(analysis.notes)},
@@ -84,6 +91,7 @@ def analyze(
         UsageError: files of different GPUs, or more than one timeline.
     """
     import pandas as pd
+    from kernelroof.parsers.ncu_errors import NoKernelsError
     from kernelroof.roofline.counted import Roofs, place_counted, with_floor
     from kernelroof.roofline.join import counted_rows, join
     from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
@@ -94,8 +102,11 @@ def analyze(
         counters["ordinal"] = pd.array(range(len(counters)), dtype="Int64")
     timeline = _one_timeline(inputs)
     sheet, words = _gpu(gpu, inputs, counters)
+    # A report that names its GPU is never filled up with the figures of another one.
+    told = [str(name) for name in counters["gpu"].dropna().unique()] if counters is not None else []
+    own = known_gpu(told[0]) if told else None
     roofs = Roofs(
-        ncu=read_ceilings(counters, sheet, given) if counters is not None else None,
+        ncu=read_ceilings(counters, own or sheet, given) if counters is not None else None,
         timeline=sheet_ceilings(sheet, given) if timeline is not None else None,
     )
     table = unjoined = None
@@ -106,7 +117,9 @@ def analyze(
         table = place_counted(counted_rows(counters), roofs)
     notes = [*inputs.notes, *words, *(n for t in inputs.timelines for n in t.notes)]
     for path, report in inputs.reports:
-        notes += [f"{path.name}: {n}" for n in (*report.notes, *(str(p) for p in report.log.problems))]
+        # A log may be of several runs: that one of them profiled nothing is not said of those in the table.
+        problems = [p for p in report.log.problems if report.counters.empty or not isinstance(p, NoKernelsError)]
+        notes += [f"{path.name}: {n}" for n in (*report.notes, *map(str, problems))]
     return Analysis(table, counters, unjoined, roofs, _estimate(model, roofs), tuple(dict.fromkeys(notes)))
 
 
