@@ -53,9 +53,7 @@ def head_counts(layer: Layer) -> tuple[int, int]:
     elif fields.flag("multi_query"):
         kv_heads = 1
     elif (
-        layer.kind == "full_attention"
-        and fields.flag("attention_k_eq_v")
-        and fields.has("num_global_key_value_heads")
+        layer.kind == "full_attention" and fields.flag("attention_k_eq_v") and fields.has("num_global_key_value_heads")
     ):
         kv_heads = fields.size("num_global_key_value_heads")
     else:
@@ -201,9 +199,7 @@ def latent_attention(layer: Layer) -> Part:
     linears = (
         *queries,
         Linear("self_attn.kv_a_proj_with_mqa", hidden, rank + rope, bias),
-        Linear(
-            "self_attn.kv_b_proj", rank, heads * (nope + value_dim), per="context" if layer.latent else "token"
-        ),
+        Linear("self_attn.kv_b_proj", rank, heads * (nope + value_dim), per="context" if layer.latent else "token"),
         Linear("self_attn.o_proj", heads * value_dim, hidden, fields.rule(layer.family.output_bias)),
     )
     if layer.family.gate == "heads":

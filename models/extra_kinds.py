@@ -179,7 +179,9 @@ def _embedding_norm_scale(fields: Fields, layers: int) -> Outside:
 def _head_transform(fields: Fields, layers: int) -> Outside:
     """BERT's head: a matrix and a norm before the table."""
     hidden = fields.size("hidden_size")
-    return Outside((Linear("lm_head.dense", hidden, hidden, fields.flag("classifier_bias"), per="logit"),), vectors=hidden)
+    return Outside(
+        (Linear("lm_head.dense", hidden, hidden, fields.flag("classifier_bias"), per="logit"),), vectors=hidden
+    )
 
 
 def _embedding_projection(fields: Fields, layers: int) -> Outside:

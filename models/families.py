@@ -18,6 +18,7 @@ from kernelroof.models.layer_types import (
     chosen,
     every,
     first_of,
+    listed,
     periodic,
     qwen_moe_windows,
     qwen_windows,
@@ -25,7 +26,6 @@ from kernelroof.models.layer_types import (
     unrotated,
 )
 
-_TIED: Mapping[str, Any] = {"tie_word_embeddings": True}
 _GPT = {
     "hidden_size": "n_embd",
     "num_attention_heads": "n_head",
@@ -47,22 +47,19 @@ _GPT2 = Family(
     rotary=False,
     widen=4,
     aliases=_GPT,
-    defaults=_TIED,
 )
 _DEEPSEEK = Family("attention_bias", "attention_bias", router_bits=32, pattern=always("full_attention"))
+_GLM4_MOE = _DEEPSEEK._replace(output_bias=False, qk_norm="head", qk_norm_if="use_qk_norm")
 _SPARSE = _DEEPSEEK._replace(pattern=always("indexed_attention"))
 _GEMMA2 = Family(
     "attention_bias",
     "attention_bias",
     norms=4,
     pattern=alternating("sliding_attention", "full_attention"),
-    defaults=_TIED,
     eager=True,
 )
-_GEMMA3 = _GEMMA2._replace(
-    qk_norm="head", pattern=every("sliding_window_pattern", "sliding_attention", 6), eager=False
-)
-_GEMMA4 = _GEMMA3._replace(mlp="beside_experts", defaults={"global_head_dim": 512, **_TIED})
+_GEMMA3 = _GEMMA2._replace(qk_norm="head", pattern=every("sliding_window_pattern", "sliding_attention", 6), eager=False)
+_GEMMA4 = _GEMMA3._replace(mlp="beside_experts", defaults={"global_head_dim": 512})
 _DELTA_HYBRID = Family(
     "attention_bias",
     "attention_bias",
@@ -79,7 +76,6 @@ _MAMBA = Family(
     norms=1,
     pattern=always("linear_attention"),
     aliases={"num_hidden_layers": "n_layer", "hidden_size": "d_model"},
-    defaults={**_TIED, "expand": 2, "conv_kernel": 4, "state_size": 16, "use_conv_bias": True},
 )
 _BART = Family(
     True,
@@ -97,7 +93,6 @@ _BART = Family(
         "num_hidden_layers": "decoder_layers",
         "intermediate_size": "decoder_ffn_dim",
     },
-    defaults=_TIED,
     extras=("cross_attention",),
 )
 
@@ -111,11 +106,12 @@ _BERT = Family(
     rotary=False,
     last_norm=False,
     head_bias=True,
-    defaults={"type_vocab_size": 2, **_TIED},
     extras=("token_types", "embedding_norm", "bert_head"),
     needs="is_decoder",
 )
 _NORMED = ("cross_attention", "embedding_norm")
+
+_FIRST_DENSE: Mapping[str, Any] = {"first_k_dense_replace": 1}
 
 FAMILIES: dict[str, Family] = {
     # Dense, grouped-query attention
@@ -128,44 +124,38 @@ FAMILIES: dict[str, Family] = {
     "apertus": Family("attention_bias", "attention_bias", mlp="plain", mlp_vectors=2, qk_norm="head"),
     "apertus1p5_text": Family("attention_bias", "attention_bias", mlp="plain", mlp_vectors=2, qk_norm="head"),
     "arcee": _BIASED._replace(mlp="plain"),
-    "cohere": Family("attention_bias", "attention_bias", norms=1, qk_norm="width", qk_norm_if="use_qk_norm", defaults=_TIED),
+    "cohere": Family("attention_bias", "attention_bias", norms=1, qk_norm="width", qk_norm_if="use_qk_norm"),
     "cohere2": Family(
         "attention_bias",
         "attention_bias",
         norms=1,
         pattern=every("sliding_window_pattern", "sliding_attention", 4),
-        defaults=_TIED,
     ),
     "cohere_compass_text": Family(
         "attention_bias",
         "attention_bias",
         norms=1,
-        pattern=every("sliding_window_pattern", "sliding_attention", 4),
-        defaults=_TIED,
+        pattern=every("sliding_window_pattern", "sliding_attention", 1),
     ),
     "cwm": Family(pattern=first_of(4, "sliding_attention")),
     "diffllama": _ATTENTION_BIAS._replace(attention_kind="differential"),
-    "ernie4_5": Family("use_bias", "use_bias", "use_bias", defaults=_TIED),
+    "ernie4_5": Family("use_bias", "use_bias", "use_bias"),
     "exaone": _BIASED,
     "exaone4": Family(qk_norm="head", pattern=every("sliding_window_pattern", "sliding_attention", 4)),
-    "gemma": Family("attention_bias", "attention_bias", defaults=_TIED),
+    "gemma": Family("attention_bias", "attention_bias"),
     "gemma2": _GEMMA2,
     "vaultgemma": _GEMMA2._replace(norms=2),
     "gemma3_text": _GEMMA3,
-    "gemma4_text": _GEMMA4._replace(
-        extras=("per_layer_inputs", "experts_beside"), defaults={"hidden_size_per_layer_input": 256, **_GEMMA4.defaults}
-    ),
+    "gemma4_text": _GEMMA4._replace(extras=("per_layer_inputs", "experts_beside")),
     "gemma4_unified_text": _GEMMA4,
     "gemma3n_text": _GEMMA3._replace(
         pattern=every(5, "sliding_attention"),
         extras=("per_layer_inputs", "alternating_updates"),
-        defaults={"hidden_size_per_layer_input": 256, "num_kv_shared_layers": 15, "altup_num_inputs": 4,
-                  "laurel_rank": 64, **_TIED},
     ),
     "glm": Family("attention_bias", fused_mlp=True),
     "glm4": Family("attention_bias", fused_mlp=True, norms=4),
     "granite": _BIASED,
-    "granite_swa": _GRANITE_SWA._replace(defaults=_TIED),
+    "granite_swa": _GRANITE_SWA._replace(),
     "helium": Family("attention_bias", False, "mlp_bias"),
     "hunyuan_v1_dense": Family("attention_bias", "attention_bias", qk_norm="head"),
     "hyperclovax": _BIASED._replace(extras=("post_norms",)),
@@ -190,23 +180,30 @@ FAMILIES: dict[str, Family] = {
         head_bias="decoder_bias",
         pattern=first_of(3, "sliding_attention"),
         extras=("embedding_norm_scale", "head_transform", "first_norm_missing"),
-        defaults={"decoder_bias": True, **_TIED},
     ),
     "olmo": Family("attention_bias", "attention_bias", norm=0, last_norm=False),
     "olmo2": Family("attention_bias", "attention_bias", qk_norm="width"),
     "olmo3": Family("attention_bias", "attention_bias", qk_norm="width", pattern=every(4, "sliding_attention")),
-    "phi": Family(True, True, True, qk_norm="affine", qk_norm_if="qk_layernorm", mlp="plain", norms=1, norm=2, head_bias=True),
+    "phi": Family(
+        True, True, True, qk_norm="affine", qk_norm_if="qk_layernorm", mlp="plain", norms=1, norm=2, head_bias=True
+    ),
     "phi3": Family(fused_qkv=True, fused_mlp=True),
     "phi4_multimodal": Family(fused_qkv=True, fused_mlp=True),
     "seed_oss": Family("attention_bias", "attention_out_bias", "mlp_bias"),
-    "smollm3": _BIASED._replace(pattern=unrotated("sliding_attention"), defaults=_TIED),
+    "smollm3": _BIASED._replace(pattern=unrotated("sliding_attention")),
     "stablelm": Family("use_qkv_bias", norm=2),
-    "starcoder2": Family("use_bias", "use_bias", "use_bias", mlp="plain", norm=2, defaults=_TIED),
+    "starcoder2": Family("use_bias", "use_bias", "use_bias", mlp="plain", norm=2),
     "emu3_text_model": _BIASED,
     # Dense, before grouped-query attention
     "biogpt": Family(
-        True, True, True, mlp="plain", norm=2, positions="max_position_embeddings", position_offset=2, rotary=False,
-        defaults=_TIED,
+        True,
+        True,
+        True,
+        mlp="plain",
+        norm=2,
+        positions="max_position_embeddings",
+        position_offset=2,
+        rotary=False,
     ),
     "bitnet": Family("attention_bias", "attention_bias", extras=("inner_norms",)),
     "bloom": Family(
@@ -219,7 +216,6 @@ FAMILIES: dict[str, Family] = {
         rotary=False,
         aliases={"num_attention_heads": "n_head", "num_hidden_layers": "n_layer", "hidden_size": "n_embed"},
         widen=4,
-        defaults=_TIED,
         extras=("embedding_norm",),
     ),
     "codegen": Family(
@@ -236,25 +232,41 @@ FAMILIES: dict[str, Family] = {
         widen=4,
         explicit_mask=True,
         extras=("falcon_norms",),
-        aliases={"intermediate_size": "ffn_hidden_size", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
-        defaults={"multi_query": True, "parallel_attn": True, **_TIED},
+        aliases={
+            "intermediate_size": "ffn_hidden_size",
+            "num_attention_heads": "n_head",
+            "num_hidden_layers": "n_layer",
+        },
     ),
     "gpt2": _GPT2,
     "gpt-sw3": _GPT2,
-    "gpt_bigcode": _GPT2._replace(defaults={"multi_query": True, **_TIED}),
+    "gpt_bigcode": _GPT2,
     "gpt_neox": Family(
-        "attention_bias", "attention_bias", True, fused_qkv=True, mlp="plain", norm=2,
-        defaults={"attention_bias": True},
+        "attention_bias",
+        "attention_bias",
+        True,
+        fused_qkv=True,
+        mlp="plain",
+        norm=2,
     ),
     "gpt_neox_japanese": Family(
-        fused_qkv=True, mlp="plain", norm=2, widen="intermediate_multiple_size",
-        defaults={"intermediate_multiple_size": 4, **_TIED}, extras=("last_bias_only",),
+        fused_qkv=True,
+        mlp="plain",
+        norm=2,
+        widen="intermediate_multiple_size",
+        extras=("last_bias_only",),
     ),
     "gpt_neo": Family(
-        False, True, True, mlp="plain", norm=2, positions="max_position_embeddings", rotary=False, widen=4,
+        False,
+        True,
+        True,
+        mlp="plain",
+        norm=2,
+        positions="max_position_embeddings",
+        rotary=False,
+        widen=4,
         pattern=always("full_attention"),
         aliases={"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
-        defaults=_TIED,
     ),
     "gptj": Family(False, False, True, mlp="plain", norm=2, norms=1, head_bias=True, widen=4, aliases=_GPT),
     "mpt": Family(
@@ -262,9 +274,12 @@ FAMILIES: dict[str, Family] = {
         mlp="plain",
         widen="expansion_ratio",
         rotary=False,
-        aliases={"hidden_size": "d_model", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers",
-                 "max_position_embeddings": "max_seq_len"},
-        defaults={"expansion_ratio": 4, **_TIED},
+        aliases={
+            "hidden_size": "d_model",
+            "num_attention_heads": "n_heads",
+            "num_hidden_layers": "n_layers",
+            "max_position_embeddings": "max_seq_len",
+        },
     ),
     "opt": Family(
         "enable_bias",
@@ -276,12 +291,17 @@ FAMILIES: dict[str, Family] = {
         position_offset=2,
         rotary=False,
         aliases={"intermediate_size": "ffn_dim"},
-        defaults={"enable_bias": True, "do_layer_norm_before": True, **_TIED},
         extras=("embedding_projection",),
     ),
     "persimmon": Family(
-        True, True, True, fused_qkv=True, qk_norm="affine", qk_norm_if="qk_layernorm", mlp="plain", norm=2,
-        defaults={"qk_layernorm": True},
+        True,
+        True,
+        True,
+        fused_qkv=True,
+        qk_norm="affine",
+        qk_norm_if="qk_layernorm",
+        mlp="plain",
+        norm=2,
     ),
     "xglm": Family(
         True,
@@ -290,9 +310,12 @@ FAMILIES: dict[str, Family] = {
         mlp="plain",
         norm=2,
         rotary=False,
-        aliases={"hidden_size": "d_model", "num_attention_heads": "attention_heads", "num_hidden_layers": "num_layers",
-                 "intermediate_size": "ffn_dim"},
-        defaults=_TIED,
+        aliases={
+            "hidden_size": "d_model",
+            "num_attention_heads": "attention_heads",
+            "num_hidden_layers": "num_layers",
+            "intermediate_size": "ffn_dim",
+        },
     ),
     # Decoders of encoder-decoders, which hold an attention over the encoder that a causal LM leaves idle
     "bart": _BART._replace(position_offset=2, extras=_NORMED),
@@ -305,7 +328,9 @@ FAMILIES: dict[str, Family] = {
     "plbart": _BART._replace(position_offset=2, extras=_NORMED),
     "trocr": _BART._replace(position_offset=2, extras=_NORMED),
     "whisper": _BART._replace(
-        positions="max_target_positions", last_norm=True, extras=("cross_attention", "unbiased_keys"),
+        positions="max_target_positions",
+        last_norm=True,
+        extras=("cross_attention", "unbiased_keys"),
         aliases={**_BART.aliases, "max_position_embeddings": "max_target_positions"},
     ),
     # Encoders that a config makes decoders
@@ -318,20 +343,31 @@ FAMILIES: dict[str, Family] = {
     "xlm-roberta": _BERT,
     # Mixtures of experts
     "afmoe": Family(
-        "attention_bias", "attention_bias", qk_norm="head", gate="width", norms=4, wide_expert_vectors=1,
+        "attention_bias",
+        "attention_bias",
+        qk_norm="head",
+        gate="width",
+        norms=4,
+        wide_expert_vectors=1,
         pattern=every("global_attn_every_n_layers", "sliding_attention", 4),
     ),
     "aria_text": _BIASED,
     "beam": Family(
-        "attention_bias", "attention_bias", qk_norm="head", gate="width", norms=4, router_bits=32,
-        pattern=every(6, "sliding_attention"), extras=("head_scales",),
+        "attention_bias",
+        "attention_bias",
+        qk_norm="head",
+        gate="width",
+        norms=4,
+        router_bits=32,
+        pattern=every(6, "sliding_attention", last=True),
+        extras=("head_scales",),
+        defaults={"first_k_dense_replace": 3},
     ),
     "cohere2_moe": Family(
         "attention_bias",
         "attention_bias",
         norms=1,
         pattern=every("sliding_window_pattern", "sliding_attention", 4),
-        defaults=_TIED,
     ),
     "dbrx": Family(
         fused_qkv=True,
@@ -348,16 +384,29 @@ FAMILIES: dict[str, Family] = {
         },
     ),
     "dots1": Family("attention_bias", "attention_bias", qk_norm="head", router_bits=32, pattern=qwen_windows),
-    "ernie4_5_moe": Family("use_bias", "use_bias", "use_bias", router_bits=32, wide_expert_vectors=1, defaults=_TIED),
+    "ernie4_5_moe": Family("use_bias", "use_bias", "use_bias", router_bits=32, wide_expert_vectors=1),
     "exaone_moe": Family(
         qk_norm="head", router_bits=32, pattern=every("sliding_window_pattern", "sliding_attention", 4)
     ),
     "flex_olmo": Family("attention_bias", "attention_bias", qk_norm="width"),
     "flint": Family(
-        "attention_bias", "attention_bias", qk_norm="head", sinks="all", sink_bits=32, router_bits=32, eager=True
+        "attention_bias",
+        "attention_bias",
+        qk_norm="head",
+        sinks="all",
+        sink_bits=32,
+        router_bits=32,
+        eager=True,
+        pattern=listed,
+        defaults={"mlp_only_layers": [0, 1]},
     ),
     "glm4_moe": Family(
-        "attention_bias", False, qk_norm="head", qk_norm_if="use_qk_norm", router_bits=32, pattern=always("full_attention")
+        "attention_bias",
+        False,
+        qk_norm="head",
+        qk_norm_if="use_qk_norm",
+        router_bits=32,
+        pattern=always("full_attention"),
     ),
     "gpt_oss": Family(
         "attention_bias",
@@ -366,17 +415,23 @@ FAMILIES: dict[str, Family] = {
         router_bias=True,
         expert_bias=True,
         pattern=alternating("sliding_attention", "full_attention"),
-        defaults={"attention_bias": True},
         eager=True,
     ),
     "granitemoe": _ATTENTION_BIAS,
     "granitemoeshared": _ATTENTION_BIAS,
     "granitemoe_swa": _GRANITE_SWA._replace(mlp_bias=False),
     "hunyuan_v1_moe": Family("attention_bias", "attention_bias", qk_norm="head", defaults={"num_shared_experts": 1}),
-    "hy_v3": Family("attention_bias", "attention_bias", "mlp_bias", qk_norm="head", router_bits=32),
+    "hy_v3": Family(
+        "attention_bias", "attention_bias", "mlp_bias", qk_norm="head", router_bits=32, defaults=_FIRST_DENSE
+    ),
     "kolibri1": Family(qk_norm="head", norms=4, pattern=every(5, "sliding_attention")),
     "laguna": Family(
-        "attention_bias", "attention_bias", qk_norm="head", gate="heads", expert_vectors=1,
+        "attention_bias",
+        "attention_bias",
+        qk_norm="head",
+        gate="heads",
+        expert_vectors=1,
+        defaults=_FIRST_DENSE,
         pattern=always("full_attention"),
     ),
     "llama4_text": Family(
@@ -384,33 +439,45 @@ FAMILIES: dict[str, Family] = {
         "attention_bias",
         dense_experts=True,
         pattern=unrotated("chunked_attention"),
-        defaults={"interleave_moe_layer_step": 1, "attention_chunk_size": 8192, "num_shared_experts": 1},
+        defaults={"num_shared_experts": 1},
     ),
     "mellum": Family("attention_bias", "attention_bias", qk_norm="head", pattern=always("full_attention")),
     "mimo_v2_flash": Family(
-        "attention_bias", False, router_bits=32, sinks="windowed", attention_kind="doubled_in_windows", eager=True
+        "attention_bias",
+        False,
+        router_bits=32,
+        sinks="windowed",
+        attention_kind="doubled_in_windows",
+        eager=True,
+        pattern=listed,
+        defaults=_FIRST_DENSE,
     ),
     "minimax_m2": Family(qk_norm="width", pattern=always("full_attention")),
     "mixtral": Family(),
     "olmoe": Family("attention_bias", "attention_bias", qk_norm="width"),
     "phimoe": Family("attention_bias", "attention_bias", norm=2, head_bias="lm_head_bias"),
-    "qwen2_moe": Family("qkv_bias", shared_gate=True, pattern=qwen_moe_windows, defaults={"qkv_bias": True}),
+    "qwen2_moe": Family("qkv_bias", shared_gate=True, pattern=qwen_moe_windows),
     "qwen3_moe": Family("attention_bias", "attention_bias", qk_norm="head", pattern=switched_window),
     "qwen3_vl_moe_text": Family("attention_bias", "attention_bias", qk_norm="head", pattern=always("full_attention")),
     "sarvam_moe": Family(
-        "attention_bias", False, qk_norm="head", qk_norm_if="use_qk_norm", router_bits=32, pattern=always("full_attention")
+        "attention_bias",
+        False,
+        qk_norm="head",
+        qk_norm_if="use_qk_norm",
+        router_bits=32,
+        pattern=always("full_attention"),
     ),
     "solar_open": Family("attention_bias", False, router_bits=32, pattern=always("full_attention")),
     # Latent attention
-    "axk1": _DEEPSEEK._replace(extras=("expert_norm",)),
+    "axk1": _DEEPSEEK._replace(extras=("expert_norm",), defaults=_FIRST_DENSE),
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
     "deepseek_v32": _SPARSE,
-    "glm4_moe_lite": _DEEPSEEK,
+    "glm4_moe_lite": _DEEPSEEK._replace(defaults=_FIRST_DENSE),
     "glm_moe_dsa": _SPARSE,
-    "minicpm3": Family("attention_bias", "attention_bias", "mlp_bias", defaults=_TIED),
+    "minicpm3": Family("attention_bias", "attention_bias", "mlp_bias"),
     "sarvam_mla": _DEEPSEEK,
-    "youtu": Family("attention_bias", "attention_bias", defaults=_TIED),
+    "youtu": Family("attention_bias", "attention_bias"),
     # States, and hybrids of states and attention
     "bailing_hybrid": Family(
         "attention_bias",
@@ -420,25 +487,30 @@ FAMILIES: dict[str, Family] = {
         state_kind="gated_kimi_delta",
         pattern=every("layer_group_size", "linear_attention", 6),
     ),
-    "bamba": Family("attention_bias", "attention_bias", "mlp_bias", pattern=chosen("attn_layer_indices", "linear_attention", "linear_attention")),
+    "bamba": Family(
+        "attention_bias",
+        "attention_bias",
+        "mlp_bias",
+        pattern=chosen("attn_layer_indices", "linear_attention", "linear_attention"),
+    ),
     "falcon_h1": Family("attention_bias", "attention_bias", "mlp_bias", pattern=always("hybrid")),
     "falcon_mamba": _MAMBA,
     "granitemoehybrid": Family("attention_bias", "attention_bias", pattern=always("linear_attention")),
     "jamba": Family(pattern=periodic, extras=("normed_scan",)),
-    "kimi_linear": _DEEPSEEK._replace(pattern=None),
-    "lara_mini": Family("attention_bias", "attention_bias", qk_norm="head", defaults=_TIED),
+    "kimi_linear": _DEEPSEEK._replace(pattern=listed, defaults=_FIRST_DENSE),
+    "lara_mini": Family("attention_bias", "attention_bias", qk_norm="head", pattern=listed),
     "lfm2": Family(
-        qk_norm="head", pattern=chosen("full_attn_idxs", "conv"), aliases={"intermediate_size": "block_ff_dim"}, defaults=_TIED
+        qk_norm="head", pattern=chosen("full_attn_idxs", "conv"), aliases={"intermediate_size": "block_ff_dim"}
     ),
-    "lfm2_moe": Family(qk_norm="head", defaults=_TIED),
-    "lfm3": Family(qk_norm="head", extras=("sandwich_norms",), defaults=_TIED),
+    "lfm2_moe": Family(qk_norm="head", pattern=listed),
+    "lfm3": Family(qk_norm="head", pattern=listed, extras=("sandwich_norms",)),
     "mamba": _MAMBA,
-    "mamba2": _MAMBA._replace(state_kind="mamba2", defaults={**_MAMBA.defaults, "tie_word_embeddings": False}),
+    "mamba2": _MAMBA._replace(state_kind="mamba2"),
     "minimax": Family(state_kind="lightning", pattern=alternating("full_attention", "linear_attention")),
     "nemotron_h": Family(
         "attention_bias", "attention_bias", "mlp_bias", mlp="plain", norms=1, router_bits=32, state_kind="mamba2"
     ),
-    "olmo_hybrid": Family("attention_bias", "attention_bias", qk_norm="width"),
+    "olmo_hybrid": Family("attention_bias", "attention_bias", qk_norm="width", pattern=every(4, "linear_attention")),
     "qwen3_next": _DELTA_HYBRID._replace(shared_gate=True),
     "qwen3_5_text": _DELTA_HYBRID,
     "qwen3_5_moe_text": _DELTA_HYBRID._replace(shared_gate=True),

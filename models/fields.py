@@ -51,25 +51,44 @@ class Fields:
         return self if not isinstance(mine, Mapping) else self.changed({**mine, "global_head_dim": None})
 
     def get(self, field: str) -> Any:
-        """The value of a field, or its default, or None."""
-        value = self._config.get(field)
-        if value is None and field in self._aliases:
-            # An alias may lead into a config within the config: "attn_config.kv_n_heads".
-            value = self._config
-            for step in self._aliases[field].split("."):
-                value = value.get(step) if isinstance(value, Mapping) else None
-        return self._defaults.get(field) if value is None else value
+        """The value of a field, or its default, or None. A field that is null in the config has no default."""
+        if self.given(field):
+            return self._value(field)
+        default = self._defaults.get(field)
+        return self._defaults.get(self._aliases.get(field, "")) if default is None else default
+
+    def given(self, field: str) -> bool:
+        """Whether the config itself has a field, be it null."""
+        return field in self._config or self._value(field) is not None
+
+    def first(self, fields: Sequence[str]) -> str | None:
+        """The first of several names for one thing that the config gives, or else that has a default."""
+        found = next((f for f in fields if self.given(f) and self.has(f)), None)
+        return next((f for f in fields if self.has(f)), None) if found is None else found
+
+    def _value(self, field: str) -> Any:
+        if self._config.get(field) is not None or field not in self._aliases:
+            return self._config.get(field)
+        # An alias may lead into a config within the config: "attn_config.kv_n_heads".
+        value: Any = self._config
+        for step in self._aliases[field].split("."):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        return value
 
     def has(self, field: str) -> bool:
         return self.get(field) is not None
 
     def size(self, *fields: str, default: int | None = None) -> int:
-        """A whole number of at least 1: the first of `fields` that is there."""
-        return self._whole(fields, 1, default)
+        """A whole number of at least 1: the first of `fields` that is there or has a default."""
+        return self._whole(fields, next((f for f in fields if self.has(f)), None), 1, default)
 
     def count(self, *fields: str, default: int | None = None) -> int:
-        """A whole number of at least 0: the first of `fields` that is there."""
-        return self._whole(fields, 0, default)
+        """A whole number of at least 0: the first of `fields` that is there or has a default."""
+        return self._whole(fields, next((f for f in fields if self.has(f)), None), 0, default)
+
+    def either(self, *fields: str, default: int | None = None) -> int:
+        """A whole number of at least 0 that goes by several names: what the config gives, or else a default."""
+        return self._whole(fields, self.first(fields), 0, default)
 
     def flag(self, field: str, default: bool = False) -> bool:
         value = self.get(field)
@@ -120,11 +139,9 @@ class Fields:
         alias = self._aliases.get(field)
         return alias if alias is not None and self._config.get(field) is None else field
 
-    def _whole(self, fields: tuple[str, ...], least: int, default: int | None) -> int:
-        for field in fields:
+    def _whole(self, fields: tuple[str, ...], field: str | None, least: int, default: int | None) -> int:
+        if field is not None:
             value = self.get(field)
-            if value is None:
-                continue
             if isinstance(value, list) and value and all(v == value[0] for v in value):
                 # One entry per layer, all the same.
                 value = value[0]

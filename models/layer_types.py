@@ -33,12 +33,16 @@ _OLD_NAMES = {"attention": "full_attention", "mamba": "linear_attention", "recur
 _LETTERS = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
 
 
-def every(period: int | str, others: str, default: int = 0) -> Pattern:
-    """Full attention in the last layer of each `period` (a number, or the field that holds it), `others` before it."""
+def every(period: int | str, others: str, default: int = 0, last: bool = False) -> Pattern:
+    """Full attention in the last layer of each `period` (a number, or the field that holds it), `others` before it.
+
+    With `last`, also in the last layer of all.
+    """
 
     def pattern(fields: Fields, layers: int) -> Sequence[str]:
         n = period if isinstance(period, int) else fields.count(period, default=default)
-        return ["full_attention" if n and (i + 1) % n == 0 else others for i in range(layers)]
+        full = [(n > 0 and (i + 1) % n == 0) or (last and i == layers - 1) for i in range(layers)]
+        return ["full_attention" if here else others for here in full]
 
     return pattern
 
@@ -54,6 +58,11 @@ def alternating(first: str, second: str) -> Pattern:
 
 def always(kind: str) -> Pattern:
     return lambda _fields, layers: [kind] * layers
+
+
+def listed(fields: Fields, layers: int) -> Sequence[str]:
+    """No pattern: the config must list its layers."""
+    return [str(kind) for kind in fields.per_layer("layer_types", layers)]
 
 
 def qwen_windows(fields: Fields, layers: int) -> Sequence[str]:

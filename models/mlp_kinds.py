@@ -29,7 +29,7 @@ def is_routed(layer: Layer) -> bool:
     fields, i = layer.fields, layer.index
     if layer.kind in ("mlp", "moe"):
         return layer.kind == "moe"
-    if layer.family.mlp == "beside_experts" or not any(fields.count(f, default=0) for f in _EXPERTS if fields.has(f)):
+    if layer.family.mlp == "beside_experts" or fields.either(*_EXPERTS, default=0) == 0:
         return False
     if fields.has("mlp_layer_types"):
         kind = fields.per_layer("mlp_layer_types", layer.layers)[i]
@@ -50,7 +50,7 @@ def is_routed(layer: Layer) -> bool:
         return bool(fields.per_layer("moe_layer_freq", layer.layers)[i])
     if fields.has("first_k_dense_replace") or fields.has("num_dense_layers"):
         step = fields.size("moe_layer_freq", default=1)
-        return i >= fields.count("first_k_dense_replace", "num_dense_layers") and i % step == 0
+        return i >= fields.either("first_k_dense_replace", "num_dense_layers") and i % step == 0
     if fields.has("decoder_sparse_step"):
         step = fields.count("decoder_sparse_step")
         return step > 0 and i not in fields.numbers("mlp_only_layers") and (i + 1) % step == 0
@@ -115,7 +115,7 @@ def _adjusted_width(layer: Layer) -> int:
 def routed_part(layer: Layer, name: str = "mlp") -> Part:
     """Experts of which each token meets the top k, their router, and experts that every token meets."""
     fields, family, hidden = layer.fields, layer.family, layer.hidden
-    experts, used = fields.size(*_EXPERTS), fields.size(*_USED)
+    experts, used = fields.either(*_EXPERTS), fields.either(*_USED)
     if used > experts:
         raise ConfigError(
             f"{fields.name}: num_experts_per_tok is {used}, more than the {experts} experts there are",
@@ -161,8 +161,8 @@ def routed_part(layer: Layer, name: str = "mlp") -> Part:
 def _shared_width(layer: Layer, width: int) -> int:
     """Width of what every token meets beside the routed experts; 0 without."""
     fields = layer.fields
-    given = next((f for f in _SHARED_WIDTH if fields.has(f)), None)
-    count = next((fields.count(f) for f in _SHARED if fields.has(f)), None)
+    given, named = fields.first(_SHARED_WIDTH), fields.first(_SHARED)
+    count = None if named is None else fields.count(named)
     if given is not None:
         if count == 0:
             return 0

@@ -7,6 +7,9 @@ never a generic guess.
 
 from __future__ import annotations
 
+import functools
+import json
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -108,7 +111,7 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
         for k in ("torch_dtype", "dtype", "tie_word_embeddings", "quantization_config")
         if config.get(k) is not None
     }
-    merged = {**outer, **{k: v for k, v in inner.items() if v is not None}}
+    merged = {**outer, **{k: v for k, v in inner.items() if v is not None or k not in outer}}
     if "tie_word_embeddings" in outer:
         # The head is the wrapper's, so its word on tying counts.
         merged["tie_word_embeddings"] = outer["tie_word_embeddings"]
@@ -134,7 +137,7 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
     family, notes = _family(text, model_type, name)
     if text is not config and str(config.get("model_type")) in WRAPPERS:
         family = family._replace(**WRAPPERS[str(config.get("model_type"))])
-    fields = Fields(text, name, family.aliases, family.defaults)
+    fields = Fields(text, name, family.aliases, {**defaults_of(model_type), **family.defaults})
     if family.needs and not fields.flag(family.needs):
         raise ConfigError(
             f"{name}: {family.needs} is not true, so that this {model_type} is an encoder, which keeps no cache",
@@ -196,6 +199,19 @@ def _family(text: Mapping[str, Any], model_type: Any, name: str) -> tuple[Family
             "`kernelroof profile` traces the model itself.",
         )
     return generic_family(text, model_type, name)
+
+
+@functools.cache
+def _all_defaults() -> dict[str, dict[str, Any]]:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "config_defaults.json")
+    with open(path, encoding="utf-8") as file:
+        found: dict[str, dict[str, Any]] = json.load(file)
+    return found
+
+
+def defaults_of(model_type: Any) -> Mapping[str, Any]:
+    """What transformers 5.24 puts where a config of a known type leaves a field out (`scripts/config_defaults.py`)."""
+    return _all_defaults().get(SAME_CODE.get(model_type, model_type), {})
 
 
 def _norm(fields: Fields, family: Family) -> int:
@@ -270,6 +286,6 @@ def _max_positions(fields: Fields, family: Family, groups: tuple[LayerGroup, ...
     """The longest context; None where positions are not encoded (states, attention biased by distance)."""
     if any(fields.has(f) for f in _POSITIONS):
         return fields.size(*_POSITIONS)
-    if family.rotary and any(g.attention and g.attention.window is None for g in groups):
+    if family.rotary and any(g.attention for g in groups):
         fields.size("max_position_embeddings")
     return None

@@ -63,15 +63,15 @@ def _state(layer: Layer, elements: int, channels: int, taps: int, bits: int | No
 def mamba(layer: Layer) -> Part:
     """A selective state-space layer (Mamba): a state of `state_size` elements per channel."""
     fields, hidden = layer.fields, layer.hidden
-    inner = fields.size("mamba_expand", "expand") * hidden
-    size = fields.size("mamba_d_state", "state_size")
-    taps = fields.size("mamba_d_conv", "conv_kernel")
+    inner = fields.either("mamba_expand", "expand") * hidden
+    size = fields.either("mamba_d_state", "state_size")
+    taps = fields.either("mamba_d_conv", "conv_kernel")
     rank = -(-hidden // 16)
     for field in ("mamba_dt_rank", "time_step_rank"):
         if fields.has(field) and fields.get(field) != "auto":
             rank = fields.size(field)
     bias = fields.flag("mamba_proj_bias") or fields.flag("use_bias")
-    conv_bias = fields.flag("mamba_conv_bias", fields.flag("use_conv_bias"))
+    conv_bias = fields.flag(fields.first(("mamba_conv_bias", "use_conv_bias")) or "use_conv_bias")
     linears = (
         Linear("mamba.in_proj", hidden, 2 * inner, bias),
         Linear("mamba.x_proj", inner, rank + 2 * size),
@@ -88,10 +88,10 @@ def mamba(layer: Layer) -> Part:
 def mamba2(layer: Layer) -> Part:
     """A state-space dual layer (Mamba 2): heads of `head_dim` channels, each with `state_size` elements per channel."""
     fields, hidden = layer.fields, layer.hidden
-    heads = fields.size("mamba_num_heads", "mamba_n_heads", "num_heads")
-    size = fields.size("ssm_state_size", "mamba_d_state", "state_size")
-    groups = fields.size("mamba_n_groups", "n_groups")
-    taps = fields.size("mamba_d_conv", "conv_kernel")
+    heads = fields.either("mamba_num_heads", "mamba_n_heads", "num_heads")
+    size = fields.either("ssm_state_size", "mamba_d_state", "state_size")
+    groups = fields.either("mamba_n_groups", "n_groups")
+    taps = fields.either("mamba_d_conv", "conv_kernel")
     width = next((f for f in ("mamba_head_dim", "mamba_d_head", "head_dim") if fields.has(f)), "mamba_head_dim")
     if fields.has("mamba_d_ssm"):
         inner = fields.size("mamba_d_ssm")
@@ -101,15 +101,13 @@ def mamba2(layer: Layer) -> Part:
         inner = heads * fields.size(width)
     channels = inner + 2 * groups * size
     bias = fields.flag("mamba_proj_bias") or fields.flag("use_bias")
-    conv_bias = fields.flag("mamba_conv_bias", fields.flag("use_conv_bias"))
+    conv_bias = fields.flag(fields.first(("mamba_conv_bias", "use_conv_bias")) or "use_conv_bias")
     linears = (
         Linear("mamba.in_proj", hidden, inner + channels + heads, bias),
         Linear("mamba.out_proj", inner, hidden, fields.flag("projectors_bias", bias)),
     )
     vectors = 3 * heads + channels * (taps + conv_bias) + fields.flag("mamba_rms_norm", True) * inner
-    return Part(
-        linears, vectors, state=_state(layer, inner * size, channels, taps, 32), inner=2 * inner + channels
-    )
+    return Part(linears, vectors, state=_state(layer, inner * size, channels, taps, 32), inner=2 * inner + channels)
 
 
 @_kind("gated_delta")
@@ -180,7 +178,7 @@ def gated_kimi_delta(layer: Layer) -> Part:
     """Bailing's delta rule: Kimi's with full-rank gates, and its small parameters in float32."""
     fields, hidden = layer.fields, layer.hidden
     heads, width = fields.size("num_attention_heads"), fields.size("linear_head_dim", "head_dim")
-    taps = fields.size("short_conv_kernel_size", "linear_conv_kernel_dim")
+    taps = fields.either("short_conv_kernel_size", "linear_conv_kernel_dim")
     wide = heads * width
     names = ("q_proj", "k_proj", "v_proj", "forget_gate.f_proj", "g_proj")
     linears = (

@@ -38,7 +38,7 @@ _HARMLESS = re.compile(
     r"^is_|chunk_size_feed_forward|task_specific|_config$|seq_aux|router_bias|routing_bias|qk_norm_type|multiplier|"
     r"^eos_|^bos_|^pad_|^name$|^license"
 )
-"""Fields that change neither weights nor cache, or that concern what is not counted (quantisation, multi-token layers)."""
+"""Fields that change neither weights nor cache, or concern what is not counted (quantisation, multi-token layers)."""
 
 
 def generic_family(text: Mapping[str, Any], model_type: str, name: str) -> tuple[Family, tuple[str, ...]]:

@@ -115,7 +115,10 @@ def _beside(record: dict[str, Any]) -> list[str]:
     if tower["parameters"] is None:
         return [*lines, f"  tower        {'unknown':>12}   not in the total: {tower['reason']}"]
     size = quantity(tower["weight_bytes"], "B")
-    return [*lines, f"  tower        {size:>12}   not in the total: {tower['parameters']:,} parameters ({tower['kind']})"]
+    return [
+        *lines,
+        f"  tower        {size:>12}   not in the total: {tower['parameters']:,} parameters ({tower['kind']})",
+    ]
 
 
 def _phases(record: dict[str, Any]) -> list[str]:

@@ -36,7 +36,7 @@ PUBLISHED = [
     Published("meta-llama--Meta-Llama-3.1-8B", "8.03", "8.03", "", 32 * 2 * 8 * 128 * 2, "model card: 8.03B"),
     Published("mistralai--Mixtral-8x7B-v0.1", "46.7", "12.9", "", 32 * 2 * 8 * 128 * 2, "Mistral: 46.7B, uses 12.9B"),
     Published("mistralai--Mixtral-8x22B-v0.1", "141", "39", "", 56 * 2 * 8 * 128 * 2, "Mistral: 141B, 39B active"),
-    Published("Qwen--Qwen3-30B-A3B", "30.5", "3.4", "", 48 * 2 * 4 * 128 * 2, "card: 30.5B, 3.3B (3.35 cut off) activated"),
+    Published("Qwen--Qwen3-30B-A3B", "30.5", "3.4", "", 48 * 2 * 4 * 128 * 2, "card: 30.5B, 3.3B (cut off) active"),
     Published("Qwen--Qwen3-235B-A22B", "235", "22", "", 94 * 2 * 4 * 128 * 2, "model card: 235B, 22B activated"),
     Published("deepseek-ai--DeepSeek-V3", "671", "37", TABLE_ROWS, 61 * (512 + 64) * 2, "report: 671B, 37B activated"),
     Published("openai--gpt-oss-120b", "116.83", "5.13", TABLE_ROWS, 36 * 2 * 8 * 64 * 2, "model card: 116.83B, 5.13B"),
@@ -48,7 +48,7 @@ PUBLISHED = [
     Published("nvidia--Nemotron-H-56B-Base-8K", "56", "56", "", 10 * 2 * 8 * 128 * 2, "model card: 56B"),
     Published("google--gemma-4-26B-A4B", "25.2", "3.8", "", (25 * 8 * 256 + 5 * 2 * 512) * 2 * 2, "card: 25.2B, 3.8B"),
     Published("Qwen--Qwen3.5-35B-A3B", "35", "3", "", 10 * 2 * 2 * 256 * 2, "model card: 35B, 3B activated"),
-    Published("MiniMaxAI--MiniMax-M2.5", "229", "10", TABLE_ROWS, 62 * 2 * 8 * 128 * 2, "card: 230B with MTP, 10B active"),
+    Published("MiniMaxAI--MiniMax-M2.5", "229", "10", TABLE_ROWS, 62 * 2 * 8 * 128 * 2, "card: 230B, 10B active"),
     Published("zai-org--GLM-5", "744", "41", TABLE_ROWS, 78 * (512 + 64 + 128) * 2, "card: 744B, 40B active"),
 ]
 
