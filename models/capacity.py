@@ -40,10 +40,10 @@ def largest_batch(spec: ModelSpec, workload: Workload, memory_bytes: int) -> int
 def largest_context(spec: ModelSpec, workload: Workload, memory_bytes: int) -> int:
     """Tokens (prompt + output) per sequence that fit at the workload's batch and output; 0 if not even one does.
 
-    Not more than the model has positions.
+    Not more than the model has positions, where it has a limit.
     """
     total = _total_bytes(spec, workload)
-    room = spec.max_positions - workload.output
+    room = _MOST if spec.max_positions is None else spec.max_positions - workload.output
     prompt = largest(lambda prompt: total(workload.batch, prompt) <= memory_bytes, max(room, 1))
     return prompt + workload.output if prompt else 0
 

@@ -17,6 +17,9 @@ from kernelroof.models.workload import Workload, precision_of
 MOST_POINTS = 20_000_000
 """More would not fit the memory of an ordinary machine: a point takes about 400 bytes."""
 
+_NO_LIMIT = 1 << 60
+"""Positions of a model that names no limit."""
+
 
 class Device(NamedTuple):
     """A GPU with its peaks by format that computes (FLOP/s; None where it lacks the format)."""
@@ -83,7 +86,7 @@ def estimate_grid(
     cost, times = estimate_points(
         models, Points(row, batch, prompt, output, flop_s, byte_s, quantised), flags_of(load), overhead=load.overhead
     )
-    too_long = prompt + output > np.asarray([spec.max_positions for spec, _ in rows])[row]
+    too_long = prompt + output > np.asarray([spec.max_positions or _NO_LIMIT for spec, _ in rows])[row]
     times = IdealTimes(*(np.where(too_long, np.nan, t) for t in times))
     memory_bytes = np.asarray([d.memory_bytes for d in devices])[device]
     return Grid(row, device, batch, prompt, output, cost, times, flop_s, byte_s, memory_bytes, too_long, quantised)

@@ -112,12 +112,13 @@ def _cache(args: argparse.Namespace, spec: ModelSpec, workload: Workload) -> dic
     blocks = [
         paging(block, tokens=tokens, sequences=workload.batch, kv_bytes_per_token=per_token) for block in args.blocks
     ]
+    limit = spec.max_positions
     return {
         "kv_bytes_per_token": per_token,
         "state_bytes_per_sequence": cost.state_bytes_per_sequence,
         "outgrows_weights_at_tokens": cache_outgrows_weights(spec, workload),
         "batch": workload.batch,
-        "contiguous_waste_share": contiguous_waste(tokens=tokens, reserved=spec.max_positions),
+        "contiguous_waste_share": contiguous_waste(tokens=tokens, reserved=limit) if limit else None,
         "max_positions": spec.max_positions,
         "paging": [p._asdict() for p in blocks],
     }
