@@ -17,10 +17,11 @@ def weight_words(held: Precision, name: str, checkpoint: Quantised | None) -> st
     if form.average:
         return f"table, head and all matrices in {name}: {form.words()}; an approximation; norms in {held.run}"
     rest = "" if held.head else ", head"
-    words = (
-        f"linears of the layers in {name}: {form.words()}; embedding{rest}, norms, biases and expert routers "
-        f"in {held.run}"
-    )
+    if held.linear.name == name:
+        words = f"linears of the layers in {name}: {form.words()}; embedding{rest}, norms, biases and expert routers"
+    else:
+        words = f"only the matrices that the checkpoint names in {name}: {form.words()}; all others"
+    words += f" in {held.run}"
     others = sorted({f.name for _, f in held.rules} - {name, held.run})
     if others:
         words += f"; some matrices in {', '.join(others)}"
