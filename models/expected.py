@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kernelroof.models.coefficients import cache_bytes
 from kernelroof.models.dtypes import BITS
 from kernelroof.models.efficiency import Expected, NotLearned, expected_attention, expected_gemm
 from kernelroof.models.estimate import distinct_experts
@@ -105,10 +106,8 @@ def _kernels(spec: ModelSpec, workload: Workload, gpu_key: str, phase: str, seen
             context = workload.prompt if prefill else seen
             visible = context if core.window is None else min(context, core.window)
             pairs = visible if not prefill else (workload.prompt + 1) / 2
-            kv_unit = BITS[workload.kv_dtype] / 8
-            moved = workload.batch * (
-                queries * core.heads * (core.head_dim + core.value_dim) * unit + visible * core.read_width * kv_unit
-            )
+            kept = visible * cache_bytes(core, core.read_width, formats.kv)
+            moved = workload.batch * (queries * core.heads * (core.head_dim + core.value_dim) * unit + kept)
             known: Expected | NotLearned
             if core.head_dim == core.value_dim and core.read_width == 2 * core.kv_heads * core.head_dim:
                 known = expected_attention(
@@ -150,7 +149,7 @@ def _product(
         known = NotLearned("routed experts were not measured", None)
     elif stored_as == run:
         known = expected_gemm(gpu_key, run, rows, linear.outputs, linear.inputs)
-    elif stored_as == "fp8":
+    elif stored_as in ("fp8", "fp8-static", "fp8-channel"):
         known = expected_gemm(gpu_key, "fp8", rows, linear.outputs, linear.inputs)
     else:
         known = NotLearned(f"products with weights in {stored_as} were not measured", None)

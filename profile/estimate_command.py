@@ -30,6 +30,8 @@ def run(args: argparse.Namespace) -> int:
         byte_s=ceilings.byte_s if ceilings else None,
         memory_bytes=ceilings.memory_bytes if ceilings else None,
         origin=f"{ceilings.origin}: {ceilings.note}" if ceilings else None,
+        quantised_peaks=quantised_peaks_from(args),
+        checkpoint=stored(args.model, spec),
         gpu_key=_key_of(args),
     )
     if args.calibrate is not None:
@@ -70,6 +72,33 @@ def workload_from(args: argparse.Namespace, spec: ModelSpec) -> Workload:
         embedding=args.embedding,
         overhead=args.overhead,
     )
+
+
+def quantised_peaks_from(args: argparse.Namespace) -> dict[str, float]:
+    """Peaks for products of quantised operands: of `--gpu`, or the user's own for every class."""
+    if args.quantised_tflops is not None:
+        if args.peak_tflops is None:
+            raise UsageError("--quantised-tflops stands beside --peak-tflops", "Give both, or --gpu.")
+        if not 1e-6 <= args.quantised_tflops <= 1e9:
+            raise UsageError(f"--quantised-tflops is {args.quantised_tflops}", "Give a plausible number above zero.")
+        return dict.fromkeys(("fp8", "int8", "fp4"), args.quantised_tflops * 1e12)
+    if args.gpu is None:
+        return {}
+    from kernelroof.roofline.gpus import find_gpu, quantised_peaks
+
+    return quantised_peaks(find_gpu(args.gpu))
+
+
+def stored(model: str, spec: ModelSpec) -> dict[str, object] | None:
+    """What the safetensors files beside the config hold, next to the closed form; None where there are none."""
+    import os
+
+    folder = model if os.path.isdir(model) else os.path.dirname(model) if os.path.isfile(model) else None
+    if folder is None:
+        return None
+    from kernelroof.models.checkpoint import checkpoint_record
+
+    return checkpoint_record(folder or ".", spec)
 
 
 def device_from(args: argparse.Namespace, workload: Workload) -> Ceilings | None:

@@ -159,6 +159,12 @@ def peak_for(gpu: Gpu, dtype: str) -> float:
     return peak
 
 
+def quantised_peaks(gpu: Gpu) -> dict[str, float]:
+    """Dense peaks of `gpu` for products of quantised operands, by class; those that the table has."""
+    known = {"fp8": gpu.fp8_flop_s, "int8": gpu.int8_ops_s, "fp4": gpu.fp4_flop_s}
+    return {kind: peak for kind, peak in known.items() if peak is not None}
+
+
 def ceilings_for(gpu: Gpu, dtype: str) -> Ceilings:
     """Return the datasheet ceilings of `gpu` for `dtype`; errors as for `peak_for`.
 
