@@ -24,6 +24,10 @@ EAGER_LAUNCHES = {"layer": 40, "besides": 22}
 norms, rotary embedding, cache, activation and residuals; besides them embedding, mask, last norm, head, sampling."""
 
 
+_MEASURED_FORMATS = {"fp8": "fp8", "fp8-static": "fp8", "fp8-channel": "fp8", "fp8-block": "fp8_block"}
+"""Formats whose products were measured as such, and the name of their measurements."""
+
+
 class PhaseTime(NamedTuple):
     """Expected time of one phase on the device, and of the same kernels at their roofs; seconds."""
 
@@ -41,9 +45,9 @@ class PhaseTime(NamedTuple):
 
 
 class _Kernel(NamedTuple):
-    """`count` alike kernels: what to expect of one, and its work for where nothing is known."""
+    """`number` alike kernels: what to expect of one, and its work for where nothing is known."""
 
-    count: float
+    number: float
     expected: Expected | NotLearned
     flops: float
     bytes: float
@@ -67,16 +71,16 @@ def expected_phase(
     for kernel in _kernels(spec, workload, gpu_key, phase, seen):
         floor = max(kernel.flops / flop_s, kernel.bytes / byte_s)
         if isinstance(kernel.expected, NotLearned):
-            seconds, low, high = (total + kernel.count * floor for total in (seconds, low, high))
-            ideal += kernel.count * floor
+            seconds, low, high = (total + kernel.number * floor for total in (seconds, low, high))
+            ideal += kernel.number * floor
             if kernel.expected.reason not in reasons:
                 reasons.append(kernel.expected.reason)
             continue
-        seconds += kernel.count * kernel.expected.seconds
-        low += kernel.count * kernel.expected.low_s
-        high += kernel.count * kernel.expected.high_s
-        ideal += kernel.count * kernel.expected.ideal_s
-        measured += kernel.count * kernel.expected.seconds
+        seconds += kernel.number * kernel.expected.seconds
+        low += kernel.number * kernel.expected.low_s
+        high += kernel.number * kernel.expected.high_s
+        ideal += kernel.number * kernel.expected.ideal_s
+        measured += kernel.number * kernel.expected.seconds
         transferred |= kernel.expected.transferred
     if not measured:
         return None
@@ -97,10 +101,16 @@ def _kernels(spec: ModelSpec, workload: Workload, gpu_key: str, phase: str, seen
     unit = BITS[workload.dtype] // 8
     for group in spec.groups:
         for linear in group.linears:
-            rows = tokens if linear.per == "token" else workload.batch * (workload.prompt if prefill else seen)
-            name = formats.of(f"layers.{group.indices[0]}.{linear.name}").name
-            stored = formats.of(f"layers.{group.indices[0]}.{linear.name}").matrix_bytes(linear.inputs, linear.outputs)
-            yield _product(linear, group.layers, rows, gpu_key, name, workload.dtype, stored, unit)
+            if not linear.run:
+                continue
+            rows = {
+                "token": tokens,
+                "logit": logits,
+                "context": workload.batch * (workload.prompt if prefill else seen),
+            }
+            held = formats.of(f"layers.{group.indices[0]}.{linear.name}")
+            stored = held.matrix_bytes(linear.inputs, linear.outputs)
+            yield _product(linear, group.layers, rows[linear.per], gpu_key, held.name, workload.dtype, stored, unit)
         core = group.attention
         if core is not None:
             context = workload.prompt if prefill else seen
@@ -141,16 +151,16 @@ def _product(
     """A matrix's product in all layers of its group; routed experts share the rows among those that are met."""
     count: float = layers
     if linear.copies > 1:
-        met = distinct_experts(linear.copies, linear.used, rows)
-        rows = max(1, round(rows * linear.used / met))
+        met = linear.copies if linear.dense else distinct_experts(linear.copies, linear.used, rows)
+        rows = max(1, round(rows * linear.run / met))
         count = layers * met
     known: Expected | NotLearned
     if linear.copies > 1:
         known = NotLearned("routed experts were not measured", None)
     elif stored_as == run:
         known = expected_gemm(gpu_key, run, rows, linear.outputs, linear.inputs)
-    elif stored_as in ("fp8", "fp8-static", "fp8-channel"):
-        known = expected_gemm(gpu_key, "fp8", rows, linear.outputs, linear.inputs)
+    elif stored_as in _MEASURED_FORMATS:
+        known = expected_gemm(gpu_key, _MEASURED_FORMATS[stored_as], rows, linear.outputs, linear.inputs)
     else:
         known = NotLearned(f"products with weights in {stored_as} were not measured", None)
     flops = 2 * rows * linear.elements
