@@ -20,6 +20,7 @@ from kernelroof.roofline.gpus import Gpu, find_gpu
 if TYPE_CHECKING:
     import pandas as pd
     from kernelroof.models.spec import ModelSpec
+    from kernelroof.parsers.ncu import NcuReport
     from kernelroof.roofline.counted import Roofs
 
 
@@ -88,7 +89,8 @@ def analyze(
     from kernelroof.roofline.join import counted_rows, join
     from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
 
-    parts = [with_floor(r.counters, r.metrics) for _, r in inputs.reports]
+    reports, again = _distinct(inputs)
+    parts = [with_floor(r.counters, r.metrics) for _, r in reports]
     counters = pd.concat(parts, ignore_index=True) if parts else None
     if counters is not None:
         counters["ordinal"] = pd.array(range(len(counters)), dtype="Int64")
@@ -105,10 +107,28 @@ def analyze(
         table, unjoined = place_counted(joined.rows, roofs), joined.unjoined
     elif counters is not None:
         table = place_counted(counted_rows(counters), roofs)
-    notes = [*inputs.notes, *words, *(n for t in inputs.timelines for n in t.notes)]
-    for path, report in inputs.reports:
+    notes = [*inputs.notes, *again, *words, *(n for t in inputs.timelines for n in t.notes)]
+    for path, report in reports:
         notes += [f"{path.name}: {n}" for n in (*report.notes, *(str(p) for p in report.log.problems))]
     return Analysis(table, counters, unjoined, roofs, _estimate(model, roofs), tuple(dict.fromkeys(notes)))
+
+
+def _distinct(inputs: Inputs) -> tuple[list[tuple[Path, NcuReport]], list[str]]:
+    """The reports without those that repeat another launch for launch (a copy, an export beside its report)."""
+    kept: list[tuple[Path, NcuReport]] = []
+    notes = []
+    for path, report in inputs.reports:
+        twin = next((p for p, r in kept if _facts(r).equals(_facts(report))), None)
+        if twin is None:
+            kept.append((path, report))
+        else:
+            notes.append(f"{path.name} holds the same launches and figures as {twin.name}: counted once")
+    return kept, notes
+
+
+def _facts(report: NcuReport) -> pd.DataFrame:
+    """What a launch is told by, whichever way it was exported."""
+    return report.counters[["launch_id", "kernel", "grid", "block", "time_ns", "dram_bytes", "flops"]]
 
 
 def _one_timeline(inputs: Inputs) -> Any:
@@ -123,11 +143,15 @@ def _gpu(asked: str | None, inputs: Inputs, counters: pd.DataFrame | None) -> tu
     named = [str(g) for g in counters["gpu"].dropna().unique()] if counters is not None else []
     named += [t.gpu for t in inputs.timelines if t.gpu]
     named = list(dict.fromkeys(named))
-    if len(named) > 1:
-        raise UsageError(f"the files are of different GPUs ({', '.join(named)})", "Analyze each by itself.")
+    known = _known(named[0]) if len(named) == 1 else None
+    chips = [str(c) for c in counters["cc"].dropna().unique()] if counters is not None else []
+    chips = list(dict.fromkeys([*chips, *([known.cc] if known is not None and chips else [])]))
+    for different in (named, [f"compute capability {c}" for c in chips]):
+        if len(different) > 1:
+            raise UsageError(f"the files are of different GPUs ({', '.join(different)})", "Analyze each by itself.")
     if asked:
         gpu = find_gpu(asked)
-        if named and _known(named[0]) not in (None, gpu):
+        if known not in (None, gpu):
             return gpu, [f"--gpu {gpu.product} was given, but the files name {named[0]}"]
         return gpu, []
     if not named:

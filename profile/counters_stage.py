@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from kernelroof.models.errors import ReportError, UsageError
-from kernelroof.parsers.ncu_errors import NcuError
 from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.kernels_stage import COUNTED, launches_of
 from kernelroof.profile.nsight_backend import TRAFFIC_COLUMNS, Counter
@@ -58,7 +57,7 @@ def count_run(run: Pipeline) -> None:
         counter = Counter(run.folder.path, run.spec_file, run.job.gpu, run.job.counting)
         launches = in_launch_order(launches_of(run))
         counted = count_launches(launches, counter, run.job.counting, growing_modules(run.trace.ops))
-    except (NcuError, ToolError) as error:
+    except (ReportError, ToolError) as error:
         if not run.sources.may_fall_back:
             raise
         print(f"\n  {error.what}: falling back to traced FLOPs and bytes", file=sys.stderr)

@@ -181,8 +181,7 @@ def stats_csv(tool: Tool, report: Path, report_key: str, out: Path) -> Path:
                 with whole_file(out) as temporary:
                     temporary.write_bytes(made.read_bytes())
                 return out
-            # With --output what it says follows on the line of what it does; the file is a copy that nobody knows.
-            text = text.replace("... SKIPPED:", "...\nSKIPPED:").replace(str(sqlite), report.name)
+            text = text.replace(str(sqlite), report.name)  # a copy that nobody knows
             if "could not be found" not in text:
                 break
     check_disk(text, (out.parent,))

@@ -15,8 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelroof.models.errors import KernelroofError, UsageError
-from kernelroof.parsers.ncu_errors import NcuError
+from kernelroof.models.errors import KernelroofError, ReportError, UsageError
 from kernelroof.profile import backends
 from kernelroof.profile.analyze_command import Analysis
 from kernelroof.profile.analyze_inputs import Inputs, Timeline
@@ -107,7 +106,7 @@ def _run(
         try:
             counters, said = count_target(folder.path, target, nsys, gpu, options)
             notes += said
-        except (NcuError, ToolError) as error:
+        except (ReportError, ToolError) as error:
             if not sources.may_fall_back and args.counters == "ncu":
                 raise
             print(f"{error.what}: only times are known. {error.hint}", file=sys.stderr)
