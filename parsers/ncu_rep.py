@@ -39,6 +39,8 @@ def read_rep(path: Path) -> NcuPage:
     """
     actions = [action for each in _ranges(_load(path)) for action in _actions(each)]
     cut = is_cut(path)
+    if cut:
+        actions = [action for action in actions if action.metric_names()]  # the one in which it ends has a name only
     if not actions and cut:
         raise ReportReaderError(
             f"The report {path} is cut off and holds no whole kernel",

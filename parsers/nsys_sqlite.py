@@ -21,7 +21,14 @@ from kernelroof.models.errors import ReportError
 from kernelroof.parsers import nsys_frames as frames
 from kernelroof.parsers import nsys_schema as schema
 from kernelroof.parsers.nsys_attribution import NO_END, process_of
-from kernelroof.parsers.nsys_errors import EXPORT_HINT, NODE_TRACE_HINT, importer_missing, no_kernels, no_ranges
+from kernelroof.parsers.nsys_errors import (
+    EXPORT_HINT,
+    NODE_TRACE_HINT,
+    NoKernelsError,
+    importer_missing,
+    no_kernels,
+    no_ranges,
+)
 from kernelroof.parsers.nsys_events import Ranges, Work, finished, read_calls, read_ranges, read_work
 from kernelroof.parsers.nsys_machine import read_devices, read_diagnostics, read_processes
 from kernelroof.parsers.nsys_paths import Paths
@@ -140,12 +147,7 @@ def _read(path: Path, shown: Path, need_kernels: bool) -> Nsys:
                 f"{shown}: not one of its kernels has a start and an end after it", "Record again, and let nsys end."
             )
         if need_kernels and not (work.kind == "kernel").any():
-            raise no_kernels(
-                str(shown),
-                runtime_calls=recording.count(schema.RUNTIME),
-                graphs=recording.count(schema.GRAPHS),
-                cuda_tables=any(t.startswith("CUPTI_ACTIVITY_KIND_") for t in recording.columns),
-            )
+            raise _no_kernels(recording, shown)
         calls = read_calls(recording, process_of(work.global_pid), work.correlation)
         ranges = read_ranges(recording)
         facts = schema.export_facts(recording)
@@ -171,6 +173,29 @@ def _read(path: Path, shown: Path, need_kernels: bool) -> Nsys:
         notes=(*_notes(work, ranges, unattributed, unfinished), *diagnostics),
         paths=paths,
         raw_ranges=ranges,
+    )
+
+
+def check_recording(path: Path) -> None:
+    """Raise what is wrong with an export that should have kernels and ranges, without reading its events.
+
+    Raises:
+        NoKernelsError, GraphTraceOnlyError, NoRangesError: what it lacks.
+        ReportError: not a readable export.
+    """
+    with schema.open_recording(path) as recording:
+        if not recording.count(schema.KERNELS):
+            raise _no_kernels(recording, path)
+        if not recording.count(schema.RANGES):
+            raise no_ranges(str(path))
+
+
+def _no_kernels(recording: schema.Recording, shown: Path) -> NoKernelsError:
+    return no_kernels(
+        str(shown),
+        runtime_calls=recording.count(schema.RUNTIME),
+        graphs=recording.count(schema.GRAPHS),
+        cuda_tables=any(t.startswith("CUPTI_ACTIVITY_KIND_") for t in recording.columns),
     )
 
 

@@ -18,7 +18,7 @@ from kernelroof.parsers.ncu_errors import NoKernelsError, ReportReaderError
 from kernelroof.parsers.ncu_log import NcuLog, read_log
 from kernelroof.profile.runfolder import whole_file
 from kernelroof.profile.tool_disk import check_disk
-from kernelroof.profile.tool_errors import ToolFailed, ToolTimeout
+from kernelroof.profile.tool_errors import ToolFailed, ToolTimeout, ending
 from kernelroof.profile.tools import Tool, last_words, run_tool
 
 REPLAY_MODES = ("kernel", "application", "range", "app-range")
@@ -163,7 +163,7 @@ def count(
         raise said.cause
     if status:
         words = last_words(own) or last_words(printed)
-        raise ToolFailed(f"ncu ended with status {status} and left no report ({words})", f"Its lines are in {output}.")
+        raise ToolFailed(f"ncu ended with {ending(status)} and left no report ({words})", f"Its lines are in {output}.")
     raise NoKernelsError()
 
 

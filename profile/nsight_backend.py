@@ -79,13 +79,16 @@ def record_timeline(folder: Path, spec: Path) -> list[str]:
     Leaves timeline.nsys-rep, timeline.nsys.log and timeline.sqlite.
 
     Raises:
-        ToolError, NsysError: see `kernelroof.profile.nsys`.
+        ToolError, NsysError: see `kernelroof.profile.nsys`; also where the recording has no kernels or no ranges.
+        ReportError: the export can't be read.
     """
+    from kernelroof.parsers.nsys_sqlite import check_recording
+
     tool = find_tool("nsys")
     free_gpu_memory()
     target = driver_command(spec, "--mode", "ranges")
     report = nsys.record(tool, target, folder, name="timeline", traces=TRACES)
-    nsys.export_sqlite(tool, report, folder / "timeline.sqlite")
+    check_recording(nsys.export_sqlite(tool, report, folder / "timeline.sqlite"))
     return nsys.record_command(tool, target, folder / "timeline", traces=TRACES)
 
 

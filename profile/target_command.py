@@ -21,6 +21,7 @@ from kernelroof.profile.analyze_command import Analysis
 from kernelroof.profile.analyze_inputs import Inputs, Timeline
 from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.nsight_options import count_options
+from kernelroof.profile.ranks import counters_by_rank
 from kernelroof.profile.runfolder import RUN, RunFolder, write_json
 from kernelroof.profile.target_run import count_target, record_target
 from kernelroof.profile.tool_errors import ToolError
@@ -112,12 +113,14 @@ def _run(
             print(f"{error.what}: only times are known. {error.hint}", file=sys.stderr)
             notes.append(f"not counted: {error.what}")
     roofs = _roofs(args, nsys, counters, gpu)
-    for rank, process in enumerate(ranks := _processes(nsys)):
-        own = folder if len(ranks) == 1 else RunFolder(folder.file(f"rank{rank}"), {})
-        own.path.mkdir(exist_ok=True)
+    ranks, words = counters_by_rank(nsys, counters)
+    notes += words
+    for rank, (process, own) in enumerate(ranks):
+        place = folder if len(ranks) == 1 else RunFolder(folder.file(f"rank{rank}"), {})
+        place.path.mkdir(exist_ok=True)
         print(f"\nrank {rank} (process {process})" if len(ranks) > 1 else "")
-        _report(own, nsys, process if len(ranks) > 1 else None, _of_rank(counters, rank, len(ranks)), roofs, model,
-                tuple(notes), args.top or _SHOWN)  # fmt: skip
+        one = process if len(ranks) > 1 else None
+        _report(place, nsys, one, own, roofs, model, tuple(notes), args.top or _SHOWN)
 
 
 def _report(
@@ -144,23 +147,6 @@ def _report(
     write(analysis, inputs, folder)
     pictures = draw(analysis, inputs, folder)
     tell(analysis, inputs, folder, pictures, top)
-
-
-def _processes(nsys: Nsys) -> list[int]:
-    """The processes that launched kernels, in the order of their ids."""
-    kernels = nsys.work[nsys.work["kind"] == "kernel"]
-    return sorted(int(p) for p in kernels["process"].dropna().unique())
-
-
-def _of_rank(counters: pd.DataFrame | None, rank: int, ranks: int) -> pd.DataFrame | None:
-    """A rank's counters: of as many processes as were recorded, in order; else all for each."""
-    if counters is None or ranks == 1:
-        return counters
-    processes = sorted(int(p) for p in counters["process"].dropna().unique())
-    if len(processes) != ranks:
-        return counters
-    own: pd.DataFrame = counters[counters["process"] == processes[rank]].reset_index(drop=True)
-    return own
 
 
 def _roofs(args: argparse.Namespace, nsys: Nsys, counters: pd.DataFrame | None, gpu: backends.Gpu | None) -> Roofs:

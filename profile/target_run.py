@@ -10,6 +10,7 @@ from kernelroof.profile import ncu, nsys
 from kernelroof.profile.backends import Gpu
 from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.nsight_backend import TRACES, Purpose, purposes
+from kernelroof.profile.ranks import in_rank_order
 from kernelroof.profile.representatives import COLLECTIVES
 from kernelroof.profile.tools import find_tool
 
@@ -97,16 +98,16 @@ def counting_of(purpose: Purpose, options: CountOptions, names: list[str], phase
 
 
 def merge_tables(tables: list[pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
-    """One table of two runs that counted the same launches: traffic from the first, work from the last.
+    """One table of two runs that counted the same launches, rank by rank: traffic from the first, work from the last.
 
     Where the runs launched other kernels, only the last is kept, and said so.
     """
-    last = tables[-1].reset_index(drop=True)
+    last = in_rank_order(tables[-1])
     if len(tables) == 1:
         return last, []
-    first = tables[0].reset_index(drop=True)
-    keys = ["kernel", "grid", "block", "range"]
-    same = len(first) == len(last) and bool((first[keys].fillna("") == last[keys].fillna("")).all(axis=None))
+    first = in_rank_order(tables[0])
+    keys = ["rank", "kernel", "grid", "block", "range"]
+    same = len(first) == len(last) and first[keys].equals(last[keys])
     if not same:
         return last, [
             "the two counting runs launched other kernels: DRAM bytes are those of the run with flushed caches"

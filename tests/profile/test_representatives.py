@@ -239,3 +239,15 @@ def test_an_empty_table():
 
 def test_tolerance_is_the_documented_one():
     assert TOLERANCE == 0.05
+
+
+def test_shared_memory_tells_classes_apart():
+    table = model(4, 1).assign(shared_bytes=pd.array([None] * len(model(4, 1)), dtype="Int64"))
+    alike = classify(table)
+    down = table["module"].str.endswith("down_proj") & (table["phase"] == "decode")
+    other = down & table["module"].str.contains("layers.3")
+    table.loc[down, "shared_bytes"] = 1024
+    table.loc[other, "shared_bytes"] = 49152
+    assert alike.loc[down, "class"].nunique() == 1
+    assert classify(table).loc[down, "class"].nunique() == 2
+    assert classify(table).loc[~down, "class"].nunique() == alike.loc[~down, "class"].nunique()
