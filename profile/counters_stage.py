@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from kernelroof.models.errors import ReportError, UsageError
+from kernelroof.parsers.ncu_errors import NoMetricsError
 from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.kernels_stage import COUNTED, launches_of
 from kernelroof.profile.nsight_backend import TRAFFIC_COLUMNS, Counter
@@ -107,7 +108,7 @@ def count_launches(
 
     Raises:
         NcuError, ToolError: see `Counter.count`.
-        ReportError: nothing that was counted could be joined.
+        ReportError: nothing that was counted could be joined, or nothing was collected.
     """
     table = launches
     if growing is not None:
@@ -133,6 +134,11 @@ def count_launches(
         raise ReportError(
             f"nothing that was counted could be joined with the timeline{reasons}",
             "Run both again; if the program is not the same each time, use --counters traced.",
+        )
+    if figures[[name for name in FIGURES if name not in _TEXTS and name != "passes"]].isna().all(axis=None):
+        raise NoMetricsError(
+            f"ncu profiled {len(figures):,} launches and collected nothing of what was asked for",
+            "Count with --ncu-set full, or use --counters traced; counters-*.ncu.log say more.",
         )
     result = spread(classified, figures)
     counted = pd.concat([launches, result.figures], axis=1)

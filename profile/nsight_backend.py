@@ -169,7 +169,7 @@ class Counter:
         key, mark, csv = fingerprint(asked), self.folder / f"{name}.json", self.folder / f"{name}.csv"
         if not (csv.exists() and mark.exists() and read_json(mark).get("key") == key):
             counted = self._count(purpose, target, cache, name, on_line)
-            ncu.export_csv(self.tool, counted.report, csv)
+            ncu.export_counted(self.tool, counted, csv)
             problem = str(counted.problem) if counted.problem is not None else None
             passes = {str(k): v for k, v in counted.said.passes.items()}
             conditions = {"cache_control": cache, "clock_control": self._clock, "command": self._command}

@@ -69,7 +69,7 @@ def count_target(
     for purpose in purposes(tool, gpu, options):
         counting = counting_of(purpose, options, names, phases)
         counted = ncu.count(tool, target, folder, counting, name=f"counters-{purpose.name}")
-        csv = ncu.export_csv(tool, counted.report, folder / f"counters-{purpose.name}.csv")
+        csv = ncu.export_counted(tool, counted, folder / f"counters-{purpose.name}.csv")
         report = read_ncu(csv, asked=purpose.metrics, own_run=True)
         passes = report.counters["launch_id"].map(counted.said.passes).astype("Int64")
         tables.append(with_floor(report.counters, report.metrics).assign(passes=passes))

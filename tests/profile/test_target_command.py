@@ -113,3 +113,28 @@ def test_only_profile_takes_a_program():
 def test_profile_without_anything(capsys):
     assert main(["profile"]) == 2
     assert "needs a MODEL" in capsys.readouterr().err
+
+
+def of_process(number, device, *kernels, read=10_000_000):
+    return [{**FOREIGN[0], "process": number, "device": device, "kernel": k, "read": read} for k in kernels]
+
+
+def test_each_rank_has_its_own_counters(box):
+    # Counted under other ids, interleaved otherwise, and the ranks launch different kernels.
+    rows = [r for pair in zip(of_process(900, 0, *[fake.GEMM] * 3, read=1_000_000),
+                              of_process(300, 1, *[fake.FLASH] * 3, read=2_000_000), strict=True) for r in pair]  # fmt: skip
+    recorded = [*of_process(77, 0, *[fake.GEMM] * 3), *of_process(78, 1, *[fake.FLASH] * 3)]
+    folder = box("--backend", "nsight", recorded=recorded, launches=rows)
+    for rank, (name, read) in enumerate(((fake.GEMM, 1_000_000), (fake.FLASH, 2_000_000))):
+        table = pd.read_csv(folder / f"rank{rank}" / "kernels.csv")
+        assert set(table["kernel"]) == {name}
+        assert table["dram_read_bytes"].tolist() == [read] * 3
+
+
+def test_ranks_that_can_not_be_told_apart_get_no_counters(box, capsys):
+    rows = of_process(900, 0, *[fake.GEMM] * 3)
+    folder = box("--backend", "nsight", recorded=[*of_process(77, 0, fake.GEMM), *of_process(78, 1, fake.GEMM)],
+                 launches=rows)  # fmt: skip
+    assert "nothing tells whose the counters are" in capsys.readouterr().out.replace("\n", " ").replace("  ", " ")
+    for rank in range(2):
+        assert pd.read_csv(folder / f"rank{rank}" / "kernels.csv")["ncu_time_ns"].isna().all()
