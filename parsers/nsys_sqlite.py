@@ -176,8 +176,8 @@ def _read(path: Path, shown: Path, need_kernels: bool) -> Nsys:
     )
 
 
-def check_recording(path: Path) -> None:
-    """Raise what is wrong with an export that should have kernels and ranges, without reading its events.
+def check_recording(path: Path, *, need_ranges: bool) -> None:
+    """Raise what is wrong with an export that should have kernels (and ranges), without reading its events.
 
     Raises:
         NoKernelsError, GraphTraceOnlyError, NoRangesError: what it lacks.
@@ -186,7 +186,7 @@ def check_recording(path: Path) -> None:
     with schema.open_recording(path) as recording:
         if not recording.count(schema.KERNELS):
             raise _no_kernels(recording, path)
-        if not recording.count(schema.RANGES):
+        if need_ranges and not recording.count(schema.RANGES):
             raise no_ranges(str(path))
 
 

@@ -6,7 +6,7 @@ counters and the estimate; it is defined here so that every reader and writer sh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelroof.models.errors import ReportError
 
@@ -198,9 +198,11 @@ def conform(frame: pd.DataFrame, columns: tuple[Column, ...], table: str) -> pd.
     if missing:
         raise ReportError(f"table {table} lacks {', '.join(missing)}", "Record it again with this version.")
     out: pd.DataFrame = frame[[c.name for c in columns]].copy()
+    dtype: Any
     for c in columns:
+        dtype = "string" if c.dtype == "str" else c.dtype
         try:
-            out[c.name] = out[c.name].astype("string" if c.dtype == "str" else c.dtype)
+            out[c.name] = out[c.name].astype(dtype)
         except (TypeError, ValueError, OverflowError) as error:
             raise ReportError(
                 f"table {table}: {c.name} holds what is no {c.dtype} ({error})", "Record it again."

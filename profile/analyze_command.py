@@ -128,7 +128,9 @@ def _distinct(inputs: Inputs) -> tuple[list[tuple[Path, NcuReport]], list[str]]:
 
 def _facts(report: NcuReport) -> pd.DataFrame:
     """What a launch is told by, whichever way it was exported."""
-    return report.counters[["launch_id", "kernel", "grid", "block", "time_ns", "dram_bytes", "flops"]]
+    columns = ["gpu", "cc", "device", "launch_id", "kernel", "grid", "block", "time_ns", "dram_bytes", "flops"]
+    facts: pd.DataFrame = report.counters[columns]
+    return facts
 
 
 def _one_timeline(inputs: Inputs) -> Any:

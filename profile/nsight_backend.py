@@ -88,7 +88,7 @@ def record_timeline(folder: Path, spec: Path) -> list[str]:
     free_gpu_memory()
     target = driver_command(spec, "--mode", "ranges")
     report = nsys.record(tool, target, folder, name="timeline", traces=TRACES)
-    check_recording(nsys.export_sqlite(tool, report, folder / "timeline.sqlite"))
+    check_recording(nsys.export_sqlite(tool, report, folder / "timeline.sqlite"), need_ranges=True)
     return nsys.record_command(tool, target, folder / "timeline", traces=TRACES)
 
 

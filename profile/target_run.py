@@ -31,11 +31,13 @@ def record_target(folder: Path, target: list[str]) -> None:
     """Record the whole program and export it; leaves timeline.nsys-rep and timeline.sqlite.
 
     Raises:
-        ToolError, NsysError: see `kernelroof.profile.nsys`.
+        ToolError, NsysError: see `kernelroof.profile.nsys`; also where no kernel was recorded.
     """
+    from kernelroof.parsers.nsys_sqlite import check_recording
+
     tool = find_tool("nsys")
     report = nsys.record(tool, target, folder, name="timeline", capture_range=False, traces=TRACES)
-    nsys.export_sqlite(tool, report, folder / "timeline.sqlite")
+    check_recording(nsys.export_sqlite(tool, report, folder / "timeline.sqlite"), need_ranges=False)
 
 
 def names_to_count(recorded: Nsys, top: int) -> list[str]:

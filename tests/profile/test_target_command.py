@@ -121,8 +121,9 @@ def of_process(number, device, *kernels, read=10_000_000):
 
 def test_each_rank_has_its_own_counters(box):
     # Counted under other ids, interleaved otherwise, and the ranks launch different kernels.
-    rows = [r for pair in zip(of_process(900, 0, *[fake.GEMM] * 3, read=1_000_000),
-                              of_process(300, 1, *[fake.FLASH] * 3, read=2_000_000), strict=True) for r in pair]  # fmt: skip
+    first = of_process(900, 0, *[fake.GEMM] * 3, read=1_000_000)
+    second = of_process(300, 1, *[fake.FLASH] * 3, read=2_000_000)
+    rows = [row for pair in zip(first, second, strict=True) for row in pair]
     recorded = [*of_process(77, 0, *[fake.GEMM] * 3), *of_process(78, 1, *[fake.FLASH] * 3)]
     folder = box("--backend", "nsight", recorded=recorded, launches=rows)
     for rank, (name, read) in enumerate(((fake.GEMM, 1_000_000), (fake.FLASH, 2_000_000))):
@@ -135,6 +136,13 @@ def test_ranks_that_can_not_be_told_apart_get_no_counters(box, capsys):
     rows = of_process(900, 0, *[fake.GEMM] * 3)
     folder = box("--backend", "nsight", recorded=[*of_process(77, 0, fake.GEMM), *of_process(78, 1, fake.GEMM)],
                  launches=rows)  # fmt: skip
-    assert "nothing tells whose the counters are" in capsys.readouterr().out.replace("\n", " ").replace("  ", " ")
+    assert "nothing tells whose the counters are" in " ".join(capsys.readouterr().out.split())
     for rank in range(2):
         assert pd.read_csv(folder / f"rank{rank}" / "kernels.csv")["ncu_time_ns"].isna().all()
+
+
+def test_a_recording_without_kernels_is_made_again(box, capsys):
+    box("--backend", "nsight", "--counters", "traced", nsys="no-kernels", status=2)
+    assert "has no CUDA kernels" in capsys.readouterr().err
+    folder = box("--backend", "nsight", "--counters", "traced")
+    assert len(pd.read_csv(folder / "kernels.csv")) == len(FOREIGN)
