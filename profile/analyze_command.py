@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernelroof.models.errors import KernelroofError, UnknownGpuError, UsageError
 from kernelroof.models.workload import Workload
 from kernelroof.profile.analyze_inputs import Inputs, read_inputs
-from kernelroof.profile.estimate_command import workload_from
+from kernelroof.profile.estimate_command import given_from, workload_from
 from kernelroof.profile.runfolder import RUN, RunFolder, whole_file, write_json
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.gpus import Gpu, find_gpu
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Analyze `args.paths` into `args.out`; see `profile.cli` for the options."""
     if args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
-    model, given = _model(args), _given(args)
+    model, given = _model(args), given_from(args, None)
     inputs = read_inputs(args.paths)
     out = Path(args.out)
     own = next((p for p in inputs.paths if p.resolve().parent == out.resolve()), None)
@@ -171,28 +171,7 @@ def _known(name: str) -> Gpu | None:
         return None
 
 
-def _given(args: argparse.Namespace) -> Ceilings | None:
-    """The user's own figures as ceilings, or None."""
-    own = (args.peak_tflops, args.bandwidth_gbs)
-    if all(x is None for x in (*own, args.memory_gb)):
-        return None
-    if any(x is None or x <= 0 for x in own):
-        raise UsageError("own figures need --peak-tflops and --bandwidth-gbs, both above zero", "Give both.")
-    return Ceilings(
-        name="your figures",
-        flop_s=args.peak_tflops * 1e12,
-        byte_s=args.bandwidth_gbs * 1e9,
-        cache_byte_s=None,
-        dtype=args.dtype or "bfloat16",
-        origin="given",
-        memory_bytes=round(args.memory_gb * 1e9) if args.memory_gb else None,
-        note="from the command line",
-    )
-
-
 def _model(args: argparse.Namespace) -> tuple[ModelSpec, Workload] | None:
-    if args.gpu and any(x is not None for x in (args.peak_tflops, args.bandwidth_gbs, args.memory_gb)):
-        raise UsageError("--gpu and own figures (--peak-tflops, ...) exclude each other", "Give one of them.")
     if not args.model:
         return None
     from kernelroof.models.presets import display_name, load_config

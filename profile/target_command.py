@@ -20,6 +20,7 @@ from kernelroof.profile import backends
 from kernelroof.profile.analyze_command import Analysis
 from kernelroof.profile.analyze_inputs import Inputs, Timeline
 from kernelroof.profile.count_options import CountOptions
+from kernelroof.profile.estimate_command import given_from, workload_from
 from kernelroof.profile.nsight_options import count_options
 from kernelroof.profile.ranks import counters_by_rank
 from kernelroof.profile.runfolder import RUN, RunFolder, write_json
@@ -49,6 +50,7 @@ def run_target(args: argparse.Namespace) -> int:
         raise UsageError(
             "torch.profiler can't see into another program", "Use --backend nsight, or record in the program itself."
         )
+    given_from(args, None)  # what is absurd is said before anything is recorded
     gpu = backends.find_gpu("cuda")
     sources, lost = backends.choose_sources("nsight" if args.counters is None else "auto", "nsys", args.counters, gpu)
     for line in lost:
@@ -166,7 +168,7 @@ def _roofs(args: argparse.Namespace, nsys: Nsys, counters: pd.DataFrame | None, 
     if args.gpu:
         on_line = sheet_ceilings(sheet, None)
     else:
-        measured = _given(args) or measure_roofs()
+        measured = given_from(args, None) or measure_roofs()
         on_line = sheet_ceilings(None, measured) if measured is not None else sheet_ceilings(sheet, None)
     return Roofs(read_ceilings(counters, sheet) if counters is not None else None, on_line)
 
@@ -180,22 +182,11 @@ def measure_roofs() -> Ceilings | None:
     return measure_ceilings(_MEASURED_IN, device="cuda", threads=None)[0]
 
 
-def _given(args: argparse.Namespace) -> Ceilings | None:
-    if args.peak_tflops is None and args.bandwidth_gbs is None:
-        return None
-    if not args.peak_tflops or not args.bandwidth_gbs:
-        raise UsageError("own figures need --peak-tflops and --bandwidth-gbs, both above zero", "Give both.")
-    dtype = args.dtype or _MEASURED_IN
-    own = (args.peak_tflops * 1e12, args.bandwidth_gbs * 1e9)
-    return Ceilings("your figures", *own, None, dtype, "given", None, "from the command line")
-
-
 def _model(args: argparse.Namespace) -> tuple[ModelSpec, Workload] | None:
     if args.model is None:
         return None
     from kernelroof.models.presets import display_name, load_config
     from kernelroof.models.spec import read_spec
-    from kernelroof.profile.estimate_command import workload_from
 
     spec = read_spec(load_config(args.model), display_name(args.model))
     return spec, workload_from(args, spec)

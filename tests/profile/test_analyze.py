@@ -425,3 +425,24 @@ def test_a_summary_without_launches(ran: Ran, cell: str) -> None:
     head = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
     assert ran(ran.write(f"{head}\n100.0,10,{cell},5.0,5.0,5,5,0.0,gemm\n")) == 2
     assert "has no launches" in ran.error
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--peak-tflops nan --bandwidth-gbs 3", "--peak-tflops is nan"),
+        ("--peak-tflops inf --bandwidth-gbs 3", "--peak-tflops is inf"),
+        ("--peak-tflops 1 --bandwidth-gbs 1e300", "--bandwidth-gbs is 1e+300"),
+        ("--peak-tflops 1 --bandwidth-gbs 3 --memory-gb nan", "--memory-gb is nan"),
+        ("--peak-tflops 1 --bandwidth-gbs 3 --memory-gb -4", "--memory-gb is -4"),
+        ("--peak-tflops 1 --bandwidth-gbs 3 --dtype q9", "q9"),
+        ("--dtype q9", "q9"),
+        ("--peak-tflops 1", "together"),
+        ("--gpu h100-sxm --peak-tflops 1", "exclude each other"),
+        ("--gpu=", "GPU name of --gpu is empty"),
+    ],
+)
+def test_figures_that_make_no_sense(ran: Ran, options: str, words: str) -> None:
+    assert ran(ran.write(page(METRICS)), *options.split()) == 2
+    assert words in ran.error
+    assert not ran.out.exists()

@@ -146,3 +146,9 @@ def test_a_recording_without_kernels_is_made_again(box, capsys):
     assert "has no CUDA kernels" in capsys.readouterr().err
     folder = box("--backend", "nsight", "--counters", "traced")
     assert len(pd.read_csv(folder / "kernels.csv")) == len(FOREIGN)
+
+
+@pytest.mark.parametrize("figures", [("nan", "1"), ("3", "0"), ("inf", "inf")])
+def test_absurd_figures_are_refused_before_anything_is_recorded(box, figures):
+    folder = box("--backend", "nsight", "--peak-tflops", figures[0], "--bandwidth-gbs", figures[1], status=2)
+    assert not folder.exists()

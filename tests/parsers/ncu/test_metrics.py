@@ -200,10 +200,11 @@ def test_an_impossible_value_is_null(texts, metric, unit, column, value):
         assert "impossible value" in reasons_of(row)[column]
 
 
-def test_an_impossible_peak_is_none(texts):
+@pytest.mark.parametrize("value", ["1e300", "0", "1e-320"])
+def test_an_impossible_peak_is_none(texts, value):
     metrics = {
-        "dram__bytes.sum.peak_sustained": ("byte/cycle", "1e300"),
-        "dram__cycles_elapsed.avg.per_second": ("hz", "1e300"),
+        "dram__bytes.sum.peak_sustained": ("byte/cycle", value),
+        "dram__cycles_elapsed.avg.per_second": ("hz", value),
     }
     assert only(texts, metrics).isna()["peak_dram_byte_s"]
 
