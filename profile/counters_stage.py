@@ -44,6 +44,8 @@ DTYPES = {
     **dict.fromkeys(_WHOLE, "Int64"),
     "flops_upper_bound": "boolean",
 }
+_COLLECTED = tuple(name for name, dtype in DTYPES.items() if dtype in ("Float64", "Int64") and name != "passes")
+"""What ncu was asked for; passes are told by its log even where nothing came back."""
 
 
 def count_run(run: Pipeline) -> None:
@@ -135,7 +137,7 @@ def count_launches(
             f"nothing that was counted could be joined with the timeline{reasons}",
             "Run both again; if the program is not the same each time, use --counters traced.",
         )
-    if figures[[name for name in FIGURES if name not in _TEXTS and name != "passes"]].isna().all(axis=None):
+    if figures[list(_COLLECTED)].isna().all(axis=None):
         raise NoMetricsError(
             f"ncu profiled {len(figures):,} launches and collected nothing of what was asked for",
             "Count with --ncu-set full, or use --counters traced; counters-*.ncu.log say more.",
