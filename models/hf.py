@@ -160,7 +160,7 @@ def default_attention(config: dict[str, Any]) -> str:
 def _causal_class(cfg: Any) -> Any:
     """The class that AutoModelForCausalLM builds for a config object, or None if it has none."""
     mapping = transformers.AutoModelForCausalLM._model_mapping
-    found = mapping[type(cfg)] if type(cfg) in mapping else None
+    found = mapping.get(type(cfg), None)
     return found[0] if isinstance(found, tuple) else found
 
 

@@ -88,6 +88,8 @@ class JsonStream:
         while True:
             try:
                 found, end = self._scan(self._window, self._at)
+            except RecursionError:
+                raise self._invalid() from None
             except (StopIteration, json.JSONDecodeError) as error:
                 if longest is not None and len(self._window) - self._at > longest:
                     raise self._invalid() from None
@@ -103,7 +105,7 @@ class JsonStream:
         """Decode a value that was cut out of the stream."""
         try:
             return self._scan(text, 0)[0]
-        except (StopIteration, json.JSONDecodeError):
+        except (StopIteration, json.JSONDecodeError, RecursionError):
             raise self.broken() from None
 
     def object_keys(self) -> Iterator[str]:

@@ -31,6 +31,8 @@ _CODES = {
 }
 # Below this, the float nearest to a time in µs with three decimals is closer to it than to any other.
 _FLOAT_LIMIT_US = float(1 << 43)
+# Further from the clock's zero, or longer, than any recording: 140 years, 13 days.
+_LATEST_US, _LONGEST_US = 1 << 52, 1 << 40
 _RECORD = "Record it again with torch.profiler and export_chrome_trace."
 _NONE = -1
 
@@ -61,7 +63,7 @@ class Events(NamedTuple):
 
     All arrays have one entry per kept event. `event` is the position in the file's `traceEvents`;
     times are integer ns from the earliest kept event; -1 stands for absent in `external_id`,
-    `correlation`, `device`, `stream`, `grid` and `block`; `name`, `thread`, `grid` and `block` are
+    `correlation`, `device`, `stream`, `grid`, `block` and `shared_bytes`; `name`, `thread`, `grid` and `block` are
     positions in `names`, `threads` (process, thread) and `sizes` ("x,y,z").
     """
 
@@ -77,6 +79,7 @@ class Events(NamedTuple):
     stream: Ints
     grid: Ints
     block: Ints
+    shared_bytes: Ints
     names: list[str]
     threads: list[tuple[object, object]]
     sizes: list[str]
@@ -148,7 +151,7 @@ class _Columns:
         # The rest is kept for launch calls and device work only, from these positions among the kept on.
         self.launch_at, self.correlation = array("q"), array("q")
         self.device_at, self.device, self.stream = array("q"), array("q"), array("q")
-        self.grid, self.block = array("q"), array("q")
+        self.grid, self.block, self.shared_bytes = array("q"), array("q"), array("q")
         self.names = _Codes()
         self.threads = _Codes()
         self.sizes = _Codes()
@@ -222,6 +225,8 @@ class _Columns:
             raise ReportError(f"{where} has no {error.args[0]}", _RECORD) from None
         args = event.get("args") or {}
         at = len(self.event)
+        if not (-_LATEST_US < start < _LATEST_US and -_LONGEST_US < dur < _LONGEST_US):
+            raise ValueError(start, dur)
         self.start_us.append(start)
         self.dur_us.append(dur)
         self.name.append(self.names[name])
@@ -242,6 +247,7 @@ class _Columns:
             self.stream.append(args.get("stream", _NONE))
             self.grid.append(self.sizes[tuple(args.get("grid") or ())])
             self.block.append(self.sizes[tuple(args.get("block") or ())])
+            self.shared_bytes.append(args.get("shared memory", _NONE))
 
     def finish(self, devices: list[dict[str, Any]]) -> Events:
         """The columns as arrays; times relative to the first event."""
@@ -266,7 +272,9 @@ class _Columns:
             spread(self.device_at, self.stream),
             spread(self.device_at, self.grid),
             spread(self.device_at, self.block),
-            names=list(self.names),
+            spread(self.device_at, self.shared_bytes),
+            # JSON can spell half a surrogate pair, which no text can hold.
+            names=[name.encode("utf-8", "replace").decode() for name in self.names],
             threads=list(self.threads),
             sizes=[",".join(map(str, size)) for size in self.sizes],
             device_properties=devices,

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from kernelroof.parsers.ncu_errors import NoKernelsError, ReportReaderError
 from kernelroof.parsers.ncu_page import NcuPage, launch_columns, whole_numbers
+from kernelroof.parsers.ncu_rep_blocks import is_cut
 from kernelroof.parsers.nvtx_cells import CellRange, path_of
 from kernelroof.parsers.units import base_unit
 
@@ -37,8 +38,16 @@ def read_rep(path: Path) -> NcuPage:
         NoKernelsError: the report holds no kernel.
     """
     actions = [action for each in _ranges(_load(path)) for action in _actions(each)]
+    cut = is_cut(path)
+    if cut:
+        actions = [action for action in actions if action.metric_names()]  # the one in which it ends has a name only
+    if not actions and cut:
+        raise ReportReaderError(
+            f"The report {path} is cut off and holds no whole kernel",
+            "Copy it again; if ncu was killed while it wrote, count again, with fewer kernels (--launch-count).",
+        )
     if not actions:
-        raise NoKernelsError(f"The report {path} holds no kernels, or the file is cut off")
+        raise NoKernelsError(f"The report {path} holds no kernels")
     names = dict.fromkeys(str(n) for action in actions for n in action.metric_names() if ":" not in n)
     units: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -52,8 +61,9 @@ def read_rep(path: Path) -> NcuPage:
             continue
         values[name] = np.array([np.nan if c is None else float(c) for c in cells]) * unit.factor
         units[name] = unit.name
-    table, words = pd.DataFrame(values), pd.DataFrame(texts)
-    return NcuPage("report", _identity(actions, table), table, words, units, {}, _rules(actions))
+    table, words = (pd.DataFrame(columns, index=range(len(actions))) for columns in (values, texts))
+    notes = (f"the file is cut off: only the {len(actions)} kernels before the cut were read",) if cut else ()
+    return NcuPage("report", _identity(actions, table), table, words, units, {}, _rules(actions), notes)
 
 
 def _load(path: Path) -> Any:

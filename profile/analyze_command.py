@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernelroof.models.errors import UnknownGpuError, UsageError
 from kernelroof.models.workload import Workload
 from kernelroof.profile.analyze_inputs import Inputs, read_inputs
-from kernelroof.profile.estimate_command import workload_from
+from kernelroof.profile.estimate_command import given_from, workload_from
 from kernelroof.profile.progress import progress
 from kernelroof.profile.runfolder import RUN, RunFolder, whole_file, write_json
 from kernelroof.roofline.ceilings import Ceilings
@@ -22,6 +22,7 @@ from kernelroof.roofline.units import counted
 if TYPE_CHECKING:
     import pandas as pd
     from kernelroof.models.spec import ModelSpec
+    from kernelroof.parsers.ncu import NcuReport
     from kernelroof.roofline.counted import Roofs
 
 
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Analyze `args.paths` into `args.out`; see `profile.cli` for the options."""
     if args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
-    model, given = _model(args), _given(args)
+    model, given = _model(args), given_from(args, None)
     inputs = read_inputs(args.paths)
     out = Path(args.out)
     own = next((p for p in inputs.paths if p.resolve().parent == out.resolve()), None)
@@ -96,7 +97,8 @@ def analyze(
     from kernelroof.roofline.join import counted_rows, join
     from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
 
-    parts = [with_floor(r.counters, r.metrics) for _, r in inputs.reports]
+    reports, again = _distinct(inputs)
+    parts = [with_floor(r.counters, r.metrics) for _, r in reports]
     counters = pd.concat(parts, ignore_index=True) if parts else None
     if counters is not None:
         counters["ordinal"] = pd.array(range(len(counters)), dtype="Int64")
@@ -115,12 +117,32 @@ def analyze(
         table, unjoined = place_counted(joined.rows, roofs), joined.unjoined
     elif counters is not None:
         table = place_counted(counted_rows(counters), roofs)
-    notes = [*inputs.notes, *words, *(n for t in inputs.timelines for n in t.notes)]
-    for path, report in inputs.reports:
+    notes = [*inputs.notes, *again, *words, *(n for t in inputs.timelines for n in t.notes)]
+    for path, report in reports:
         # A log may be of several runs: that one of them profiled nothing is not said of those in the table.
         problems = [p for p in report.log.problems if report.counters.empty or not isinstance(p, NoKernelsError)]
         notes += [f"{path.name}: {n}" for n in (*report.notes, *map(str, problems))]
     return Analysis(table, counters, unjoined, roofs, _estimate(model, roofs), tuple(dict.fromkeys(notes)))
+
+
+def _distinct(inputs: Inputs) -> tuple[list[tuple[Path, NcuReport]], list[str]]:
+    """The reports without those that repeat another launch for launch (a copy, an export beside its report)."""
+    kept: list[tuple[Path, NcuReport]] = []
+    notes = []
+    for path, report in inputs.reports:
+        twin = next((p for p, r in kept if _facts(r).equals(_facts(report))), None)
+        if twin is None:
+            kept.append((path, report))
+        else:
+            notes.append(f"{path.name} holds the same launches and figures as {twin.name}: counted once")
+    return kept, notes
+
+
+def _facts(report: NcuReport) -> pd.DataFrame:
+    """What a launch is told by, whichever way it was exported."""
+    columns = ["gpu", "cc", "device", "launch_id", "kernel", "grid", "block", "time_ns", "dram_bytes", "flops"]
+    facts: pd.DataFrame = report.counters[columns]
+    return facts
 
 
 def _one_timeline(inputs: Inputs) -> Any:
@@ -135,11 +157,15 @@ def _gpu(asked: str | None, inputs: Inputs, counters: pd.DataFrame | None) -> tu
     named = [str(g) for g in counters["gpu"].dropna().unique()] if counters is not None else []
     named += [t.gpu for t in inputs.timelines if t.gpu]
     named = list(dict.fromkeys(named))
-    if len(named) > 1:
-        raise UsageError(f"the files are of different GPUs ({', '.join(named)})", "Analyze each by itself.")
+    known = known_gpu(named[0]) if len(named) == 1 else None
+    chips = [str(c) for c in counters["cc"].dropna().unique()] if counters is not None else []
+    chips = list(dict.fromkeys([*chips, *([known.cc] if known is not None and chips else [])]))
+    for different in (named, [f"compute capability {c}" for c in chips]):
+        if len(different) > 1:
+            raise UsageError(f"the files are of different GPUs ({', '.join(different)})", "Analyze each by itself.")
     if asked:
         gpu = find_gpu(asked)
-        if named and known_gpu(named[0]) not in (None, gpu):
+        if known not in (None, gpu):
             return gpu, [f"--gpu {gpu.product} was given, but the files name {named[0]}"]
         return gpu, []
     if not named:
@@ -150,28 +176,7 @@ def _gpu(asked: str | None, inputs: Inputs, counters: pd.DataFrame | None) -> tu
         return None, [str(error)]
 
 
-def _given(args: argparse.Namespace) -> Ceilings | None:
-    """The user's own figures as ceilings, or None."""
-    own = (args.peak_tflops, args.bandwidth_gbs)
-    if all(x is None for x in (*own, args.memory_gb)):
-        return None
-    if any(x is None or x <= 0 for x in own):
-        raise UsageError("own figures need --peak-tflops and --bandwidth-gbs, both above zero", "Give both.")
-    return Ceilings(
-        name="your figures",
-        flop_s=args.peak_tflops * 1e12,
-        byte_s=args.bandwidth_gbs * 1e9,
-        cache_byte_s=None,
-        dtype=args.dtype or "bfloat16",
-        origin="given",
-        memory_bytes=round(args.memory_gb * 1e9) if args.memory_gb else None,
-        note="from the command line",
-    )
-
-
 def _model(args: argparse.Namespace) -> tuple[ModelSpec, Workload] | None:
-    if args.gpu and any(x is not None for x in (args.peak_tflops, args.bandwidth_gbs, args.memory_gb)):
-        raise UsageError("--gpu and own figures (--peak-tflops, ...) exclude each other", "Give one of them.")
     if not args.model:
         return None
     from kernelroof.models.presets import display_name, load_config

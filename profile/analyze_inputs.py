@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kernelroof.parsers.nsys_sqlite import Nsys
 
 T = TypeVar("T")
-PARQUET = "silicon-parquet"
 _SUFFIXES = (".ncu-rep", ".sqlite", ".csv", ".json.gz", ".json", ".log", ".parquet", ".nsys-rep", ".qdstrm")
+_SHOWN = 200
 _OURS = frozenset({"kernels.csv", "counters.csv", "launches.csv", "ops.csv", "modules.csv", "unmatched.csv"})
 _DERIVED = {".ncu-rep": (".csv",), ".nsys-rep": (".sqlite",), ".qdstrm": (".nsys-rep", ".sqlite")}
 """A file that another of the same stem was exported from is left out: the export says the same."""
@@ -53,7 +53,7 @@ def read_inputs(names: Sequence[str]) -> Inputs:
         UsageError: a path that does not exist.
         ReportError, NcuError, NsysError: a file that can't be read, or that says why it holds nothing.
     """
-    found = [_detected(path) for path in _paths(names)]
+    found = [detect(path) for path in _paths(names)]
     logs = [d for d in found if d.kind == kinds.NCU_LOG]
     files = [d for d in found if d.kind != kinds.NCU_LOG]
     notes = []
@@ -73,7 +73,7 @@ def read_inputs(names: Sequence[str]) -> Inputs:
         reports=tuple((d.path, _read(d, _report)) for d in files if d.kind.startswith("ncu")),
         timelines=tuple(timelines),
         ranges=tuple(t for t in tables if t.report not in _WITH_KERNELS),
-        silicon=tuple(d.path for d in files if d.kind == PARQUET),
+        silicon=tuple(d.path for d in files if d.kind == kinds.PARQUET),
         notes=tuple(notes),
     )
 
@@ -93,10 +93,17 @@ def _paths(names: Iterable[str]) -> list[Path]:
     out: list[Path] = []
     for name in names:
         path = Path(name)
-        if not path.exists():
-            raise UsageError(f"{path} does not exist", "Name files that a profiler wrote, or a folder with them.")
-        out += _inside(path) if path.is_dir() else [path]
-    return list(dict.fromkeys(out))
+        try:
+            path.stat()
+            out += _inside(path) if path.is_dir() else [path]
+        except FileNotFoundError as error:
+            what = "is a link that leads nowhere" if path.is_symlink() else "does not exist"
+            raise UsageError(f"{path} {what}", "Name files that a profiler wrote, or a folder with them.") from error
+        except OSError as error:
+            shown = name if len(name) < _SHOWN else f"{name[:_SHOWN]}..."
+            raise UsageError(f"{shown} can't be read ({error.strerror})", "Check its name and permissions.") from error
+    # The same file under two names (a link) is one.
+    return list({path.resolve(): path for path in reversed(out)}.values())[::-1]
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -112,7 +119,7 @@ def _inside(folder: Path) -> list[Path]:
         if any(stem + other in named for other in _DERIVED.get(suffix, ())):
             continue
         try:
-            _detected(path)
+            detect(path)
         except ReportError:
             if suffix in (".csv", ".json", ".log"):
                 continue  # some other program's table or text
@@ -121,13 +128,6 @@ def _inside(folder: Path) -> list[Path]:
     if not out:
         raise UsageError(f"{folder} holds no file of a profiler", f"Looked for {', '.join(_SUFFIXES)}.")
     return out
-
-
-def _detected(path: Path) -> Detected:
-    with path.open("rb") as file:
-        if file.read(4) == b"PAR1":
-            return Detected(path, PARQUET)
-    return detect(path)
 
 
 def _report(found: Detected) -> NcuReport:
@@ -149,15 +149,22 @@ def _timeline(found: Detected) -> Timeline:
         from kernelroof.parsers.kineto import launches, read_kineto
 
         kineto = read_kineto(found.path)
-        used = kineto.kernels["device"].value_counts()
-        number = str(used.index[0]).removeprefix("cuda:") if len(used) else ""
-        names = {str(d.get("id")): d.get("name") for d in kineto.device_properties}
-        return Timeline(found.path, launches(kineto), names.get(number), (), None)
+        names = {f"cuda:{d.get('id')}": str(d["name"]) for d in kineto.device_properties if d.get("name")}
+        gpu, notes = _one_gpu(names[d] for d in kineto.kernels["device"].unique() if d in names)
+        return Timeline(found.path, launches(kineto), gpu, notes, None)
     from kernelroof.parsers.nsys_sqlite import read_nsys
 
     nsys = read_nsys(found.path)
-    named = nsys.devices["name"].dropna()
-    return Timeline(found.path, nsys.launches, str(named.iloc[0]) if len(named) else None, nsys.notes, nsys)
+    gpu, notes = _one_gpu(nsys.devices["name"].dropna())
+    return Timeline(found.path, nsys.launches, gpu, (*nsys.notes, *notes), nsys)
+
+
+def _one_gpu(names: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:
+    """The kind of GPU that a recording used; None, and a note, where it used different ones: one roof is not all's."""
+    different = sorted({str(name) for name in names})
+    if len(different) < 2:
+        return (different[0] if different else None), ()
+    return None, (f"recorded on different GPUs ({', '.join(different)}): no roof is drawn unless --gpu names one",)
 
 
 _WITH_KERNELS = ("cuda_gpu_trace", "cuda_gpu_kern_sum", "cuda_kern_exec_trace")
@@ -176,14 +183,17 @@ def _of_stats(table: StatsTable) -> Timeline:
     from kernelroof.parsers.schema import LAUNCHES, UNATTRIBUTED, conform
 
     if table.report == "cuda_gpu_trace":
-        devices = table.frame["device_name"].dropna()
-        gpu = str(devices.iloc[0]).rsplit("(", 1)[0].strip() if len(devices) else None
-        return Timeline(table.path, trace_launches(table), gpu, (), None)
+        gpu, notes = _one_gpu(str(d).rsplit("(", 1)[0].strip() for d in table.frame["device_name"].dropna().unique())
+        return Timeline(table.path, trace_launches(table), gpu, notes, None)
     frame, rows = table.frame, len(table.frame)
     summary = table.report == "cuda_gpu_kern_sum"
     count = frame["count"] if summary else pd.Series(1, frame.index, dtype="Int64")
     time_ns = (frame["sum_ns"] / count).round().astype("Int64") if summary else frame["time_ns"]
-    first = 0 if summary else int(frame["start_ns"].min())
+    if (count < 1).fillna(True).any():
+        raise ReportError(
+            f"{table.path}: a kernel of the {table.report} table has no launches", "Run nsys stats again."
+        )
+    first = 0 if summary else frame["start_ns"].min()
     launches = conform(
         pd.DataFrame(
             {
@@ -202,6 +212,7 @@ def _of_stats(table: StatsTable) -> Timeline:
                 "launch_ns": None if summary else frame["launch_ns"] - first,
                 "grid": frame["grid"],
                 "block": frame["block"],
+                "shared_bytes": None,
                 "ranges": None,
                 "time_source": "nsys",
             }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from kernelroof.models.errors import ReportError, UsageError
-from kernelroof.parsers.ncu_errors import NcuError
+from kernelroof.parsers.ncu_errors import NoMetricsError
 from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.kernels_stage import COUNTED, launches_of
 from kernelroof.profile.nsight_backend import TRAFFIC_COLUMNS, Counter
@@ -45,6 +45,8 @@ DTYPES = {
     **dict.fromkeys(_WHOLE, "Int64"),
     "flops_upper_bound": "boolean",
 }
+_COLLECTED = tuple(name for name, dtype in DTYPES.items() if dtype in ("Float64", "Int64") and name != "passes")
+"""What ncu was asked for; passes are told by its log even where nothing came back."""
 
 
 def count_run(run: Pipeline) -> None:
@@ -59,7 +61,7 @@ def count_run(run: Pipeline) -> None:
         counter = Counter(run.folder.path, run.spec_file, run.job.gpu, run.job.counting)
         launches = in_launch_order(launches_of(run))
         counted = count_launches(launches, counter, run.job.counting, growing_modules(run.trace.ops))
-    except (NcuError, ToolError) as error:
+    except (ReportError, ToolError) as error:
         if not run.sources.may_fall_back:
             raise
         print(f"\n  {error.what}: falling back to traced FLOPs and bytes", file=sys.stderr)
@@ -109,7 +111,7 @@ def count_launches(
 
     Raises:
         NcuError, ToolError: see `Counter.count`.
-        ReportError: nothing that was counted could be joined.
+        ReportError: nothing that was counted could be joined, or nothing was collected.
     """
     table = launches
     if growing is not None:
@@ -135,6 +137,11 @@ def count_launches(
         raise ReportError(
             f"nothing that was counted could be joined with the timeline{reasons}",
             "Run both again; if the program is not the same each time, use --counters traced.",
+        )
+    if figures[list(_COLLECTED)].isna().all(axis=None):
+        raise NoMetricsError(
+            f"ncu profiled {len(figures):,} launches and collected nothing of what was asked for",
+            "Count with --ncu-set full, or use --counters traced; counters-*.ncu.log say more.",
         )
     result = spread(classified, figures)
     doubts = duration_doubts(result.figures["ncu_time_ns"], launches["time_ns"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from kernelroof.models.dtypes import RUN_DTYPES, canonical
 from kernelroof.models.errors import UsageError
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.record import estimate_record
@@ -103,31 +104,44 @@ def stored(model: str, spec: ModelSpec) -> dict[str, object] | None:
 
 def device_from(args: argparse.Namespace, workload: Workload) -> Ceilings | None:
     """Peaks of `--gpu`, or the user's own figures, or None when neither is given."""
-    own = (args.peak_tflops, args.bandwidth_gbs)
-    if any(x is not None for x in (*own, args.memory_gb)):
-        if args.gpu is not None:
-            raise UsageError("--gpu and own figures (--peak-tflops, ...) exclude each other", "Give one of them.")
-        if any(x is None for x in own):
-            raise UsageError(
-                "own figures need --peak-tflops and --bandwidth-gbs together", "Add --memory-gb to learn what fits."
-            )
-        given = {"--peak-tflops": own[0], "--bandwidth-gbs": own[1], "--memory-gb": args.memory_gb}
-        for option, value in given.items():
-            # From a millionth of a GPU of today to a million of them; nan fails the comparison too.
-            if value is not None and not 1e-6 <= value <= 1e9:
-                raise UsageError(f"{option} is {value}", "Give a plausible number above zero.")
-        return Ceilings(
-            name="your figures",
-            flop_s=args.peak_tflops * 1e12,
-            byte_s=args.bandwidth_gbs * 1e9,
-            cache_byte_s=None,
-            dtype=workload.dtype,
-            origin="given",
-            memory_bytes=round(args.memory_gb * 1e9) if args.memory_gb else None,
-            note="from the command line",
-        )
-    if args.gpu is None:
-        return None
+    given = given_from(args, workload.dtype)
+    if given is not None or args.gpu is None:
+        return given
     from kernelroof.roofline.gpus import ceilings_for, find_gpu
 
     return ceilings_for(find_gpu(args.gpu), workload.dtype)
+
+
+def given_from(args: argparse.Namespace, dtype: str | None) -> Ceilings | None:
+    """The user's own figures as ceilings of a dtype (None: `--dtype`, else bfloat16); None where none is given.
+
+    Raises:
+        UsageError: a figure that is missing or absurd, an unknown dtype, or `--gpu` beside them.
+    """
+    if dtype is None:
+        dtype = canonical(args.dtype, "--dtype", RUN_DTYPES) if args.dtype is not None else "bfloat16"
+    if args.gpu == "":
+        raise UsageError("the GPU name of --gpu is empty", "List the names with `kernelroof gpus`.")
+    own = (args.peak_tflops, args.bandwidth_gbs)
+    if all(x is None for x in (*own, args.memory_gb)):
+        return None
+    if args.gpu is not None:
+        raise UsageError("--gpu and own figures (--peak-tflops, ...) exclude each other", "Give one of them.")
+    if any(x is None for x in own):
+        raise UsageError(
+            "own figures need --peak-tflops and --bandwidth-gbs together", "Add --memory-gb to learn what fits."
+        )
+    for option, value in {"--peak-tflops": own[0], "--bandwidth-gbs": own[1], "--memory-gb": args.memory_gb}.items():
+        # From a millionth of a GPU of today to a million of them; nan fails the comparison too.
+        if value is not None and not 1e-6 <= value <= 1e9:
+            raise UsageError(f"{option} is {value}", "Give a plausible number above zero.")
+    return Ceilings(
+        name="your figures",
+        flop_s=args.peak_tflops * 1e12,
+        byte_s=args.bandwidth_gbs * 1e9,
+        cache_byte_s=None,
+        dtype=dtype,
+        origin="given",
+        memory_bytes=round(args.memory_gb * 1e9) if args.memory_gb else None,
+        note="from the command line",
+    )

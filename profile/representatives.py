@@ -53,7 +53,7 @@ def classify(launches: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         launches: one row a launch, in the order they were launched within each phase and step: phase,
-            step, module, kernel, grid, block; where known also shared (bytes of shared memory), shapes
+            step, module, kernel, grid, block; where known also shared_bytes, shapes
             (of its op), process, and varies (bool: bytes depend on the context). Without `varies` it is
             told from the module: attention and the cache.
 
@@ -82,7 +82,7 @@ def classify(launches: pd.DataFrame) -> pd.DataFrame:
         decode = (out["phase"] == "decode").fillna(False).to_numpy(bool)
         out["varies"] = np.array([grows[m] for m in modules], bool) & decode
     out["varies"] = out["varies"].fillna(False).astype(bool)
-    same = ["key", "grid", "block", *[c for c in ("shared", "process") if c in out], "phase", "role", "nth"]
+    same = ["key", "grid", "block", *[c for c in ("shared_bytes", "process") if c in out], "phase", "role", "nth"]
     number = out.assign(_shapes=_shapes(out)).groupby([*same, "_shapes"], sort=False, dropna=False).ngroup()
     out["class"] = np.where(out["never"].isna(), number, -1)
     return out

@@ -34,6 +34,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".part-{os.getpid()}-{path.name}")
     try:
         yield temporary
+        if not temporary.exists():  # some writers fail in silence, mostly where no space is left
+            raise OSError("nothing was written")
         os.replace(temporary, path)
     except OSError as error:
         raise OutputError(

@@ -11,6 +11,7 @@ from kernelroof.profile import ncu, nsys
 from kernelroof.profile.backends import Gpu
 from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.nsight_backend import TRACES, Purpose, purposes
+from kernelroof.profile.ranks import in_rank_order
 from kernelroof.profile.representatives import COLLECTIVES
 from kernelroof.profile.tools import find_tool
 
@@ -31,11 +32,13 @@ def record_target(folder: Path, target: list[str]) -> None:
     """Record the whole program and export it; leaves timeline.nsys-rep and timeline.sqlite.
 
     Raises:
-        ToolError, NsysError: see `kernelroof.profile.nsys`.
+        ToolError, NsysError: see `kernelroof.profile.nsys`; also where no kernel was recorded.
     """
+    from kernelroof.parsers.nsys_sqlite import check_recording
+
     tool = find_tool("nsys")
     report = nsys.record(tool, target, folder, name="timeline", capture_range=False, traces=TRACES)
-    nsys.export_sqlite(tool, report, folder / "timeline.sqlite")
+    check_recording(nsys.export_sqlite(tool, report, folder / "timeline.sqlite"), need_ranges=False)
 
 
 def names_to_count(recorded: Nsys, top: int) -> list[str]:
@@ -73,7 +76,7 @@ def count_target(
     for purpose in purposes(tool, gpu, options):
         counting = counting_of(purpose, options, names, phases)
         counted = ncu.count(tool, target, folder, counting, name=f"counters-{purpose.name}")
-        csv = ncu.export_csv(tool, counted.report, folder / f"counters-{purpose.name}.csv")
+        csv = ncu.export_counted(tool, counted, folder / f"counters-{purpose.name}.csv")
         report = read_ncu(csv, asked=purpose.metrics, own_run=True)
         passes = report.counters["launch_id"].map(counted.said.passes).astype("Int64")
         tables.append(with_floor(report.counters, report.metrics).assign(passes=passes))
@@ -103,18 +106,18 @@ def counting_of(purpose: Purpose, options: CountOptions, names: list[str], phase
 
 
 def merge_tables(tables: list[pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
-    """One table of two runs that counted the same launches: traffic from the first, work from the last.
+    """One table of two runs that counted the same launches, rank by rank: traffic from the first, work from the last.
 
     Where the runs launched other kernels, only the last is kept, and said so.
     """
     from kernelroof.roofline.report_ceilings import peaks_at
 
-    last = tables[-1].reset_index(drop=True)
+    last = in_rank_order(tables[-1])
     if len(tables) == 1:
         return last, []
-    first = tables[0].reset_index(drop=True)
-    keys = ["kernel", "grid", "block", "range"]
-    same = len(first) == len(last) and bool((first[keys].fillna("") == last[keys].fillna("")).all(axis=None))
+    first = in_rank_order(tables[0])
+    keys = ["rank", "kernel", "grid", "block", "range"]
+    same = len(first) == len(last) and first[keys].equals(last[keys])
     if not same:
         return last, [
             "the two counting runs launched other kernels: DRAM bytes are those of the run with flushed caches"

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import pytest
 from kernelroof.models.errors import ReportError
@@ -122,3 +123,19 @@ def test_every_capture(captures, folder):
                 or "nvtxgpuproj" in path.name
                 or ("gpukernsum" in path.name or "gputrace" in path.name or "nvtxpptrace" in path.name)
             )
+
+
+def test_any_order_of_columns(make):
+    shuffled = "\n".join(",".join(reversed(line.split(","))) for line in RAW.splitlines())
+    assert detect(make(NOISE + shuffled)).kind == kinds.NCU_RAW
+    assert detect(make(shuffled.replace('"', ""))).kind == kinds.NCU_RAW
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ReportError, match="pipe or a device"):
+        detect(tmp_path / "pipe")
+
+
+def test_parquet_is_known(make):
+    assert detect(make(b"PAR1....")).kind == kinds.PARQUET

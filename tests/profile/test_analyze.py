@@ -420,3 +420,68 @@ def test_every_capture_gives_tables(ran: Ran, folder: str) -> None:
         assert list(ran.out.glob("*.csv")), path
         for leftover in ran.out.glob(".*"):
             raise AssertionError(f"{leftover} was left")
+
+
+def test_reports_of_two_chips(ran: Ran) -> None:
+    assert ran(ran.write(page(METRICS)), ran.write(page(METRICS, {"CC": "8.0"}), "other.csv")) == 2
+    assert "different GPUs (compute capability 9.0, compute capability 8.0)" in ran.error
+
+
+def test_a_copy_of_a_report_is_counted_once(ran: Ran) -> None:
+    first = ran.write(page(METRICS))
+    link = ran.folder / "link.csv"
+    link.symlink_to(first)
+    assert ran(first, link, ran.write(page(METRICS), "copy.csv")) == 0
+    assert len(ran.table()) == 1
+    assert "copy.csv holds the same launches" in " ".join(ran.said.split())
+
+
+def test_a_recording_on_different_gpus_has_no_roof(ran: Ran) -> None:
+    path = recording(ran.folder / "two.sqlite", ["a", "b"])
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 1 WHERE shortName = 2")
+        db.execute("CREATE TABLE TARGET_INFO_GPU(id, name)")
+        db.execute("INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100 PCIe'), (1, 'NVIDIA A100-SXM4-80GB')")
+    db.close()
+    assert ran(path) == 0
+    assert "recorded on different GPUs (NVIDIA A100-SXM4-80GB, NVIDIA H100 PCIe)" in " ".join(ran.said.split())
+
+
+@pytest.mark.parametrize("kind", ["loop", "dangling", "long", "pipe"])
+def test_paths_that_hold_nothing(ran: Ran, kind: str) -> None:
+    path = ran.folder / ("x" * 3000 if kind == "long" else kind)
+    if kind in ("loop", "dangling"):
+        path.symlink_to(path if kind == "loop" else "nowhere")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    assert ran(path) == 2
+    assert "output can't be written" not in ran.error
+    assert len(ran.error) < 500
+
+
+@pytest.mark.parametrize("cell", ["-5", "0"])
+def test_a_summary_without_launches(ran: Ran, cell: str) -> None:
+    head = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
+    assert ran(ran.write(f"{head}\n100.0,10,{cell},5.0,5.0,5,5,0.0,gemm\n")) == 2
+    assert "has no launches" in ran.error
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--peak-tflops nan --bandwidth-gbs 3", "--peak-tflops is nan"),
+        ("--peak-tflops inf --bandwidth-gbs 3", "--peak-tflops is inf"),
+        ("--peak-tflops 1 --bandwidth-gbs 1e300", "--bandwidth-gbs is 1e+300"),
+        ("--peak-tflops 1 --bandwidth-gbs 3 --memory-gb nan", "--memory-gb is nan"),
+        ("--peak-tflops 1 --bandwidth-gbs 3 --memory-gb -4", "--memory-gb is -4"),
+        ("--peak-tflops 1 --bandwidth-gbs 3 --dtype q9", "q9"),
+        ("--dtype q9", "q9"),
+        ("--peak-tflops 1", "together"),
+        ("--gpu h100-sxm --peak-tflops 1", "exclude each other"),
+        ("--gpu=", "GPU name of --gpu is empty"),
+    ],
+)
+def test_figures_that_make_no_sense(ran: Ran, options: str, words: str) -> None:
+    assert ran(ran.write(page(METRICS)), *options.split()) == 2
+    assert words in ran.error
+    assert not ran.out.exists()

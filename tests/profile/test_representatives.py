@@ -260,3 +260,15 @@ def test_flops_by_type_add_up_to_the_flops_of_every_launch(growth):
     sums = [sum(json.loads(text).values()) for text in found["flops_by_type"]]
     assert np.abs(np.array(sums) - found["flops"].to_numpy(float)).max() <= 1
     assert found["flops"].tolist() == table["true_flops"].tolist()
+
+
+def test_shared_memory_tells_classes_apart():
+    table = model(4, 1).assign(shared_bytes=pd.array([None] * len(model(4, 1)), dtype="Int64"))
+    alike = classify(table)
+    down = table["module"].str.endswith("down_proj") & (table["phase"] == "decode")
+    other = down & table["module"].str.contains("layers.3")
+    table.loc[down, "shared_bytes"] = 1024
+    table.loc[other, "shared_bytes"] = 49152
+    assert alike.loc[down, "class"].nunique() == 1
+    assert classify(table).loc[down, "class"].nunique() == 2
+    assert classify(table).loc[~down, "class"].nunique() == alike.loc[~down, "class"].nunique()
