@@ -40,6 +40,10 @@ class ConfigError(KernelroofError):
     """A model config that is not JSON, lacks a field or contradicts itself; names the field."""
 
 
+class NoClosedFormError(ConfigError):
+    """A config whose architecture has no closed form here; tracing may still know it."""
+
+
 class UnknownGpuError(KernelroofError):
     """A GPU that is not in the table; nothing is guessed for it."""
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kernelroof.models import installed
 from kernelroof.models.attention_kinds import attention_part
 from kernelroof.models.block_kinds import block_part
-from kernelroof.models.errors import ConfigError
+from kernelroof.models.errors import ConfigError, NoClosedFormError
 from kernelroof.models.extra_kinds import extra_parts, outside
 from kernelroof.models.families import FAMILIES, REFUSED, SAME_CODE, WRAPPERS
 from kernelroof.models.family import Family, Layer
@@ -194,9 +194,9 @@ def _family(text: Mapping[str, Any], model_type: Any, name: str) -> tuple[Family
         note = FAMILIES[model_type].note
         return FAMILIES[model_type], ((note,) if note else ())
     if model_type in REFUSED:
-        raise ConfigError(
+        raise NoClosedFormError(
             f"{name}: no closed form for model_type {model_type!r}: {REFUSED[model_type]}",
-            "`kernelroof profile` traces the model itself.",
+            "`kernelroof estimate --traced` runs the module itself on the meta device.",
         )
     return generic_family(text, model_type, name)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kernelroof.models.errors import ConfigError
+from kernelroof.models.errors import NoClosedFormError
 from kernelroof.models.families import FAMILIES
 from kernelroof.models.family import Family
 
@@ -45,19 +45,19 @@ def generic_family(text: Mapping[str, Any], model_type: str, name: str) -> tuple
     """A row for a model type that is in no table, with the assumptions it makes.
 
     Raises:
-        ConfigError: a field that is needed is missing, or one is there that no reader understands.
+        NoClosedFormError: a field that is needed is missing, or one is there that no reader understands.
     """
     known = f"Known: {', '.join(sorted(FAMILIES))}."
     missing = [f for f in _NEEDED if text.get(f) is None]
     if missing:
-        raise ConfigError(
+        raise NoClosedFormError(
             f"{name}: no closed form for model_type {model_type!r}, and its config lacks {', '.join(missing)} to be "
             "read by its fields",
             known,
         )
     unread = [f for f in text if f not in _READ and text[f] not in (None, False, 0) and not _HARMLESS.search(f)]
     if unread:
-        raise ConfigError(
+        raise NoClosedFormError(
             f"{name}: no closed form for model_type {model_type!r}: what {', '.join(unread[:5])} means for weights and "
             "cache is not known",
             known,

@@ -125,6 +125,9 @@ def _add_estimate(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     add_workload(parser)
     parser.add_argument(
+        "--traced", action="store_true", help="run the real module on the meta device instead (any architecture)"
+    )
+    parser.add_argument(
         "--calibrate", metavar="RUN", help="a finished run folder: its measured over ideal times, applied to this model"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object for scripts")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kernelroof.models.dtypes import RUN_DTYPES, canonical
-from kernelroof.models.errors import UsageError
+from kernelroof.models.errors import NoClosedFormError, UsageError
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.record import estimate_record
 from kernelroof.models.spec import ModelSpec, read_spec
@@ -16,7 +16,16 @@ from kernelroof.roofline.ceilings import Ceilings
 def run(args: argparse.Namespace) -> int:
     """Print the estimate of `args`; see `profile.cli` for the options."""
     config = load_config(args.model)
-    spec = read_spec(config, display_name(args.model))
+    if args.traced:
+        from kernelroof.profile.traced_estimate import run_traced
+
+        return run_traced(args, config)
+    try:
+        spec = read_spec(config, display_name(args.model))
+    except NoClosedFormError as error:
+        from kernelroof.profile.traced_estimate import run_traced
+
+        return run_traced(args, config, error.what)
     if args.calibrate is not None:
         from kernelroof.profile.calibrated import calibrated_record, run_dtype
 
