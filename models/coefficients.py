@@ -78,6 +78,10 @@ class Coefficients(NamedTuple):
     logit_bytes: int
     peak_heads: int
     """Most heads of a layer: eager attention's scores are alive for one layer at a time."""
+    peak_projected_bytes: int
+    """Queries and new keys and values of a layer, per token."""
+    peak_expanded_bytes: int
+    """Keys and values of a layer expanded to all heads, per key; 0 if that is not needed."""
     unit_bytes: int
     windows: tuple[WindowGroup, ...]
     """In order of their windows."""
@@ -141,6 +145,8 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         inner_bytes=max(g.inner for g in spec.groups) * unit,
         logit_bytes=spec.head.outputs * unit,
         peak_heads=max((g.attention.heads for g in spec.groups if g.attention), default=0),
+        peak_projected_bytes=max((_projected(g.attention) for g in spec.groups if g.attention), default=0) * unit,
+        peak_expanded_bytes=max((_expanded(g.attention) for g in spec.groups if g.attention), default=0) * unit,
         unit_bytes=unit,
         windows=_windows(spec, precision),
         experts=experts,
@@ -232,6 +238,11 @@ def cache_bytes(core: Attention, width: int, kv: Format) -> int:
     if width == core.kv_heads * (core.head_dim + core.value_dim):
         return kv.matrix_bytes(core.head_dim, core.kv_heads) + kv.matrix_bytes(core.value_dim, core.kv_heads)
     return kv.matrix_bytes(width, 1) if width else 0
+
+
+def _projected(core: Attention) -> int:
+    """Elements per token of an attention's queries and of its new keys and values."""
+    return core.heads * core.head_dim + core.kept_width
 
 
 def _expanded(core: Attention) -> int:

@@ -258,8 +258,13 @@ def costs_of(
 
     kv_bytes = batch * kept + state
     # The widest moment: the layer's input, its residual and normed copies beside what is inside; or the
-    # logits; or eager attention's scores, which a 16-bit model also holds twice in 32 bits for softmax.
-    scores = eager * model.peak_heads * batch * prompt * keys * (8 + (unit < 4) * unit)
+    # logits; or eager attention's scores, which a 16-bit model also holds twice in 32 bits for softmax, with
+    # queries, new keys and values, and all of them expanded.
+    scores = eager * (
+        model.peak_heads * batch * prompt * keys * (8 + (unit < 4) * unit)
+        + tokens * model.peak_projected_bytes
+        + batch * keys * model.peak_expanded_bytes
+    )
     peak = maximum(
         tokens * 4 * model.hidden_bytes + maximum(tokens * model.inner_bytes, scores),
         tokens * 2 * model.hidden_bytes + logits * model.logit_bytes,
