@@ -122,7 +122,8 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         table_bytes=table_bytes,
         always_bytes=weight_bytes - table_bytes - unused - sum(e.experts * e.bytes_each for e in experts),
         token_flops=2 * sum(g.layers * li.run * li.elements for g, li in linears if li.per == "token")
-        + 2 * sum(li.elements for li in _outer(spec, "token")),
+        + 2 * sum(li.elements for li in _outer(spec, "token"))
+        + sum(g.layers * g.products for g in spec.groups),
         head_flops=2 * sum(li.elements for li in (spec.head, *_outer(spec, "logit"))),
         scan_flops=sum(g.layers * g.state.scan_flops for g in spec.groups if g.state),
         token_io_bytes=unit * (_linear_io(spec) + _attention_io(spec)),

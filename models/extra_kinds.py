@@ -46,6 +46,7 @@ def _alternating_updates(layer: Layer) -> Part:
             Linear("laurel.linear_right", rank, hidden),
         ),
         vectors=3 * hidden,
+        products=2 * hidden * streams * streams,
     )
 
 

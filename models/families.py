@@ -217,6 +217,7 @@ FAMILIES: dict[str, Family] = {
         aliases={"num_attention_heads": "n_head", "num_hidden_layers": "n_layer", "hidden_size": "n_embed"},
         widen=4,
         extras=("embedding_norm",),
+        eager=True,
     ),
     "codegen": Family(
         False, False, True, fused_qkv=True, mlp="plain", norm=2, norms=1, head_bias=True, widen=4, aliases=_GPT
@@ -250,11 +251,7 @@ FAMILIES: dict[str, Family] = {
         norm=2,
     ),
     "gpt_neox_japanese": Family(
-        fused_qkv=True,
-        mlp="plain",
-        norm=2,
-        widen="intermediate_multiple_size",
-        extras=("last_bias_only",),
+        fused_qkv=True, mlp="plain", norm=2, widen="intermediate_multiple_size", extras=("last_bias_only",), eager=True
     ),
     "gpt_neo": Family(
         False,
@@ -267,6 +264,7 @@ FAMILIES: dict[str, Family] = {
         widen=4,
         pattern=always("full_attention"),
         aliases={"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
+        eager=True,
     ),
     "gptj": Family(False, False, True, mlp="plain", norm=2, norms=1, head_bias=True, widen=4, aliases=_GPT),
     "mpt": Family(
@@ -280,6 +278,7 @@ FAMILIES: dict[str, Family] = {
             "num_hidden_layers": "n_layers",
             "max_position_embeddings": "max_seq_len",
         },
+        eager=True,
     ),
     "opt": Family(
         "enable_bias",
@@ -316,6 +315,7 @@ FAMILIES: dict[str, Family] = {
             "num_hidden_layers": "num_layers",
             "intermediate_size": "ffn_dim",
         },
+        eager=True,
     ),
     # Decoders of encoder-decoders, which hold an attention over the encoder that a causal LM leaves idle
     "bart": _BART._replace(position_offset=2, extras=_NORMED),
@@ -323,10 +323,10 @@ FAMILIES: dict[str, Family] = {
     "blenderbot-small": _BART._replace(extras=_NORMED),
     "marian": _BART._replace(aliases={**_BART.aliases, "vocab_size": "decoder_vocab_size"}),
     "mbart": _BART._replace(position_offset=2, last_norm=True, extras=_NORMED),
-    "mvp": _BART._replace(position_offset=2, extras=_NORMED),
+    "mvp": _BART._replace(eager=True, position_offset=2, extras=_NORMED),
     "pegasus": _BART._replace(last_norm=True),
     "plbart": _BART._replace(position_offset=2, extras=_NORMED),
-    "trocr": _BART._replace(position_offset=2, extras=_NORMED),
+    "trocr": _BART._replace(eager=True, position_offset=2, extras=_NORMED),
     "whisper": _BART._replace(
         positions="max_target_positions",
         last_norm=True,
@@ -494,7 +494,7 @@ FAMILIES: dict[str, Family] = {
         pattern=chosen("attn_layer_indices", "linear_attention", "linear_attention"),
     ),
     "falcon_h1": Family("attention_bias", "attention_bias", "mlp_bias", pattern=always("hybrid")),
-    "falcon_mamba": _MAMBA,
+    "falcon_mamba": _MAMBA._replace(eager=True),
     "granitemoehybrid": Family("attention_bias", "attention_bias", pattern=always("linear_attention")),
     "jamba": Family(pattern=periodic, extras=("normed_scan",)),
     "kimi_linear": _DEEPSEEK._replace(pattern=listed, defaults=_FIRST_DENSE),
@@ -504,8 +504,8 @@ FAMILIES: dict[str, Family] = {
     ),
     "lfm2_moe": Family(qk_norm="head", pattern=listed),
     "lfm3": Family(qk_norm="head", pattern=listed, extras=("sandwich_norms",)),
-    "mamba": _MAMBA,
-    "mamba2": _MAMBA._replace(state_kind="mamba2"),
+    "mamba": _MAMBA._replace(eager=True),
+    "mamba2": _MAMBA._replace(eager=True, state_kind="mamba2"),
     "minimax": Family(state_kind="lightning", pattern=alternating("full_attention", "linear_attention")),
     "nemotron_h": Family(
         "attention_bias", "attention_bias", "mlp_bias", mlp="plain", norms=1, router_bits=32, state_kind="mamba2"

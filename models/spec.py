@@ -150,13 +150,13 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
         version = None
     if has_latent:
         notes = (*notes, installed.latent_note(latent, version))
-    if family.eager:
-        notes = (*notes, "transformers runs this model with eager attention only: --attn eager is what really runs")
     if family.dense_experts:
         notes = (*notes, "transformers multiplies every token by every expert of this model, and counts so here")
     layers = layer_count(fields)
     hidden, vocab = fields.size("hidden_size"), fields.size("vocab_size")
     groups = _groups(fields, family, layers, latent)
+    if family.eager and any(g.attention for g in groups):
+        notes = (*notes, "transformers runs this model with eager attention only: --attn eager is what really runs")
     rest = outside(fields, layers, family)
     norm = _norm(fields, family)
     width = fields.size("word_embed_proj_dim", "embedding_size", default=hidden)
@@ -239,6 +239,7 @@ def _groups(fields: Fields, family: Family, layers: int, latent: bool) -> tuple[
             state=part.state,
             inner=part.inner,
             wide_vectors=part.wide_vectors,
+            products=part.products,
             label=label,
         )
         for (part, label), indices in found.items()
