@@ -79,7 +79,7 @@ class Layer(NamedTuple):
 
     fields: Fields
     family: Family
-    index: int
+    position: int
     kind: str
     layers: int
     latent: bool
