@@ -32,6 +32,8 @@ class WindowGroup(NamedTuple):
     """Heads: elements of the score matrices per query-key pair."""
     expanded: int
     """Elements per key that eager attention reads once K and V are expanded to all heads; 0 if that is not needed."""
+    remade: int
+    """Elements per key that are written and read again where K and V are made from a latent in every forward."""
     kept_bytes: int
     """What the cache grows by per token."""
     read_bytes: int
@@ -183,7 +185,7 @@ def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
             continue
         window = UNBOUNDED if core.window is None else core.window
         key = window, 1 - core.masked
-        sums = found.get(key, WindowGroup(*key, 0, 0, 0, 0, 0, 0))
+        sums = found.get(key, WindowGroup(*key, 0, 0, 0, 0, 0, 0, 0))
         n = group.layers
         pair_flops = 2 * core.heads * (core.head_dim + core.value_dim) + core.more_flops
         found[key] = WindowGroup(
@@ -192,6 +194,7 @@ def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
             key_flops=sums.key_flops + n * 2 * sum(li.elements for li in group.linears if li.per == "context"),
             scores=sums.scores + n * core.heads,
             expanded=sums.expanded + n * _expanded(core),
+            remade=sums.remade + n * _remade(group, core),
             kept_bytes=sums.kept_bytes + n * precision.kv.matrix_bytes(core.kept_width, 1),
             read_bytes=sums.read_bytes + n * precision.kv.matrix_bytes(core.read_width, 1),
         )
@@ -200,3 +203,8 @@ def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
 
 def _expanded(core: Attention) -> int:
     return core.heads * (core.head_dim + core.value_dim) if core.kv_heads < core.heads else 0
+
+
+def _remade(group: LayerGroup, core: Attention) -> int:
+    made = sum(li.outputs for li in group.linears if li.per == "context")
+    return made + core.heads * (core.head_dim + core.value_dim) if made else 0

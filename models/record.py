@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelroof.models.describe import architecture, experts, kv_without_windows, layers_by_kind, tower_record
+from kernelroof.models.describe import (
+    architecture,
+    conventions_of_kinds,
+    experts,
+    kv_without_windows,
+    layers_by_kind,
+    tower_record,
+)
 from kernelroof.models.dtypes import BITS
 from kernelroof.models.estimate import Costs, PhaseCost, costs, ideal_times
 from kernelroof.models.spec import ModelSpec
@@ -51,7 +58,7 @@ def estimate_record(
             "memory_bytes": memory_bytes,
             "origin": origin,
         },
-        "conventions": conventions(workload),
+        "conventions": {**conventions(workload), **conventions_of_kinds(spec)},
         "weight_bytes": cost.weight_bytes,
         "kv_bytes_per_token": cost.kv_bytes_per_token,
         "state_bytes_per_sequence": cost.state_bytes_per_sequence,

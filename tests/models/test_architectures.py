@@ -107,6 +107,18 @@ def test_flops_and_cache(model_type):
         assert run == getattr(cost, phase).flops > 0, phase
 
 
+@pytest.mark.parametrize("model_type", ["youtu", "phi3", "gpt2"])
+@pytest.mark.parametrize("attn", ["sdpa", "eager"])
+def test_activation_bytes(model_type, attn):
+    """Of fused matrices, and of keys and values that are made from a latent again in every step."""
+    config = config_of(model_type)
+    result = trace(config, batch=BATCH, prompt=PROMPT, output=OUTPUT, dtype="bfloat16", attn=attn)
+    cost = cost_of(config, attn)
+    for phase, closed in (("prefill", cost.prefill), ("decode", cost.decode)):
+        products = [op for op in result.ops if op.phase == phase and op.flops_kind in ("matmul", "attention")]
+        assert sum(op.act_read_bytes + op.act_write_bytes for op in products) == closed.activation_bytes, phase
+
+
 def test_every_causal_architecture_is_read_or_refused_with_a_reason():
     unknown = []
     for model_type in CAUSAL:
