@@ -55,10 +55,10 @@ def survey(architecture: Architecture) -> Row:
     """Trace an architecture and compare; whatever stands in the way is said in the row."""
     start = time.monotonic()
     try:
-        config, notes = complete(architecture.model_type)
+        config, completed = complete(architecture.model_type)
     except KernelroofError as error:
         return failed(architecture, _short(error), time.monotonic() - start)
-    traced, config, notes, why = _traced(config, notes)
+    traced, config, notes, why = _traced(config, completed)
     cost, why_closed = _closed(config, architecture.model_type, traced)
     figures: tuple[tuple[int, int], ...] = ()
     differences = ""
@@ -113,7 +113,7 @@ def _closed(config: Mapping[str, Any], name: str, traced: Trace | None) -> tuple
 
     try:
         spec = read_spec(config, name)
-        conventions = {} if traced is None else {"attn": traced.attn, "head": traced.head}
+        conventions: Any = {} if traced is None else {"attn": traced.attn, "head": traced.head}
         workload = make_workload(spec, batch=BATCH, prompt=PROMPT, output=OUTPUT, dtype=DTYPE, **conventions)
         return costs(spec, workload), ""
     except KernelroofError as error:

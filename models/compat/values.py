@@ -89,6 +89,9 @@ def list_as_index(index: Any, device: torch.device) -> Any:
 class Values(TorchDispatchMode):
     """Follows values through every op that runs in the block, and answers what asks for them."""
 
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         inputs = _tensors((args, kwargs))
