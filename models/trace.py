@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from kernelroof.models import dispatch, hf, linear
+from kernelroof.models.compat.inputs import input_rows
 from kernelroof.models.compat.values import Values
 from kernelroof.models.errors import DriverError, KernelroofError, UsageError
 from kernelroof.models.ops import ModuleIO, OpRow, TracedOp, summarise_ops
@@ -221,4 +222,4 @@ def _new_cache(job: _Job) -> Any:
 
 
 def _tokens(job: _Job, length: int) -> torch.Tensor:
-    return torch.zeros((hf.input_rows(job.model, job.batch), length), dtype=torch.int64, device="meta")
+    return torch.zeros((input_rows(job.model, job.batch), length), dtype=torch.int64, device="meta")
