@@ -133,6 +133,8 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
         raise ConfigError(f"{name}: the config is not a JSON object", "Give the config.json of a Hugging Face model.")
     text = text_config(config)
     model_type = text.get("model_type")
+    if config.get("model_type") in REFUSED:
+        model_type = config["model_type"]
     family, notes = _family(text, model_type, name)
     if text is not config and str(config.get("model_type")) in WRAPPERS:
         family = family._replace(**WRAPPERS[str(config.get("model_type"))])
