@@ -72,7 +72,7 @@ _GRANITE_SWA = Family(
 )
 _MAMBA = Family(
     state_kind="mamba",
-    mlp="none",
+    halves=True,
     norms=1,
     pattern=always("linear_attention"),
     aliases={"num_hidden_layers": "n_layer", "hidden_size": "d_model"},
@@ -508,75 +508,17 @@ FAMILIES: dict[str, Family] = {
     "mamba2": _MAMBA._replace(eager=True, state_kind="mamba2"),
     "minimax": Family(state_kind="lightning", pattern=alternating("full_attention", "linear_attention")),
     "nemotron_h": Family(
-        "attention_bias", "attention_bias", "mlp_bias", mlp="plain", norms=1, router_bits=32, state_kind="mamba2"
+        "attention_bias",
+        "attention_bias",
+        "mlp_bias",
+        halves=True,
+        mlp="plain",
+        norms=1,
+        router_bits=32,
+        state_kind="mamba2",
     ),
     "olmo_hybrid": Family("attention_bias", "attention_bias", qk_norm="width", pattern=every(4, "linear_attention")),
     "qwen3_next": _DELTA_HYBRID._replace(shared_gate=True),
     "qwen3_5_text": _DELTA_HYBRID,
     "qwen3_5_moe_text": _DELTA_HYBRID._replace(shared_gate=True),
 }
-
-SAME_CODE = {
-    "kimi_k2": "deepseek_v3",
-    "gemma3_text_model": "gemma3_text",
-}
-"""Model types that published configs use for the code of another one."""
-
-WRAPPERS: dict[str, Mapping[str, Any]] = {
-    # The wrapper's forward makes a mask for blocks of image tokens, whether there are any or not.
-    "gemma4_unified": {"explicit_mask": True},
-}
-"""Outer model types whose forward runs the decoder otherwise than its own causal LM does."""
-
-_ENCODER = "an encoder, and its head and embeddings are no kind that is read here"
-_MIXED = "what its layers keep is no kind of cache that is read here"
-_STREAMS = "it mixes several residual streams by matrices that depend on the tokens"
-
-REFUSED: dict[str, str] = {
-    "axk2": "its norms hold matrices (gated_norm_rank)",
-    "bert-generation": _ENCODER,
-    "big_bird": _ENCODER,
-    "bigbird_pegasus": "block-sparse attention over the encoder, and a head that is not tied as its config says",
-    "blt": "it has three transformers, and the patches that they share depend on the bytes",
-    "cpmant": "its attention adds a learned bias of positions and segments to the prompt",
-    "ctrl": "its attention is not one of the kinds that are read here",
-    "deepseek_v4": _MIXED,
-    "doge": "its attention masks by a learned state",
-    "dory": _STREAMS,
-    "dots3_note_text": "latent attentions of different ranks",
-    "gemma4_assistant": "it drafts from another model's cache",
-    "gemma4_unified_assistant": "it drafts from another model's cache",
-    "git": "its image tower is part of the decoder",
-    "hrm_text": "it runs its layers several times per token",
-    "hy_v4": _STREAMS,
-    "inkling2_loop_text": _STREAMS,
-    "inkling2_text": _MIXED,
-    "inkling_text": _MIXED,
-    "jetmoe": "its query matrices are experts",
-    "longcat_flash": "some of its experts compute nothing, so that FLOPs depend on the tokens",
-    "megatron-bert": _ENCODER,
-    "minimax_m3_vl_text": _MIXED,
-    "mllama_text_model": "some of its layers attend to the image only",
-    "moshi": "it predicts several codebooks by a second transformer",
-    "musicgen": "it predicts several codebooks",
-    "musicgen_melody": "it predicts several codebooks",
-    "openai-gpt": "transformers runs it without a cache",
-    "prophetnet": "it predicts several tokens at once",
-    "qwen4_exp_text": _MIXED,
-    "recurrent_gemma": "it keeps its states in its modules, not in the cache",
-    "reformer": "its attention hashes tokens into buckets",
-    "rembert": _ENCODER,
-    "roberta-prelayernorm": _ENCODER,
-    "roc_bert": _ENCODER,
-    "roformer": _ENCODER,
-    "rwkv": _MIXED,
-    "xlm": _ENCODER,
-    "xlm-roberta-xl": _ENCODER,
-    "xlnet": "its attention is bidirectional over permutations",
-    "xlstm": _MIXED,
-    "xmod": _ENCODER,
-    "zamba": "its attention layers share weights",
-    "zamba2": "its attention layers share weights",
-    "zaya": _MIXED,
-}
-"""Model types that transformers 5.24 knows and the closed form refuses, with the reason."""

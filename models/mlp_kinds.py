@@ -19,8 +19,6 @@ _SHARED_WIDTH = (
 
 def feed_forward(layer: Layer) -> Part:
     """The feed-forward of a layer: experts where its position says so."""
-    if layer.family.mlp == "none":
-        return Part()
     return routed_part(layer) if is_routed(layer) else dense_part(layer)
 
 

@@ -14,7 +14,8 @@ from kernelroof.models.architectures.completions import complete
 from kernelroof.models.architectures.shrink import shrink
 from kernelroof.models.errors import KernelroofError
 from kernelroof.models.estimate import costs
-from kernelroof.models.families import FAMILIES, REFUSED
+from kernelroof.models.families import FAMILIES
+from kernelroof.models.model_types import REFUSED
 from kernelroof.models.spec import read_spec
 from kernelroof.models.trace import trace
 from kernelroof.models.workload import make_workload
