@@ -350,4 +350,6 @@ def _remedy(error: Exception, attn: str) -> str:
         return "Choose a smaller model or dtype, or a GPU with more memory."
     if attn == "flash_attention_2" and "flash" in str(error).lower():
         return "Install the flash-attn package, or use --attn sdpa."
+    if attn == "sdpa" and "scaled_dot_product_attention" in str(error):
+        return "Use --attn eager."
     return ""

@@ -76,7 +76,7 @@ def survey(architecture: Architecture) -> Row:
         idle = idle_parameters(config, traced)
         if idle.parts:
             parts = ", ".join(f"{name} {count:,}" for name, count in idle.parts.items())
-            notes.append(f"parameters in modules that do not run: {parts}")
+            notes.append(f"parameters that do not take part: {parts}")
         if traced.head == "all":
             notes.append("head on all positions: forward has no argument to limit it")
     if traced is not None and cost is not None:
@@ -149,9 +149,9 @@ def _difference(index: int, figures: tuple[tuple[int, int], ...], traced: Trace,
     if index == 1 and _differs(figures[0]) and (ours - closed) == 2 * (figures[0][0] - figures[0][1]):
         return f"{said} (the parameters' difference)"
     if index == 0 and ours - closed == sum(idle.parts.values()):
-        return f"{said} (modules that do not run)"
+        return f"{said} (what does not take part)"
     if index == 0 and ours - closed == sum(idle.parts.values()) - idle.tied_table:
-        return f"{said} (modules that do not run, and the closed form takes a tied table for two)"
+        return f"{said} (what does not take part, and the closed form takes a tied table for two)"
     if index < 3:
         return said
     cause = _cause(traced, "prefill" if index == 3 else "decode", ours - closed)
@@ -159,36 +159,24 @@ def _difference(index: int, figures: tuple[tuple[int, int], ...], traced: Trace,
 
 
 def idle_parameters(config: Mapping[str, Any], traced: Trace) -> Idle:
-    """What of a model no op touched: towers beside the language model, cross-attention without an encoder."""
+    """What of a model no op touched, by the highest module of which nothing was."""
     from kernelroof.models import hf
 
     model: Any = hf.build_model(dict(config), dtype=DTYPE, attn=traced.attn, device="meta")
-    ran = {module for _phase, _step, module in traced.module_io}
+    busy = {above for name, _p in model.named_parameters() if name not in traced.idle for above in _prefixes(name)}
     parts: Counter[str] = Counter()
-    seen: set[int] = set()
-    for path, module in model.named_modules():
-        for parameter in module.parameters(recurse=False):
-            if id(parameter) in seen:
-                continue
-            seen.add(id(parameter))
-            if path not in ran and not any(path.startswith(f"{above}.") for above in _holders(path, ran)):
-                parts[_part(path)] += parameter.numel()
-    head = model.get_output_embeddings()
-    tied = head is not None and model.get_input_embeddings().weight is head.weight
-    return Idle(dict(parts), head.weight.numel() if tied else 0)
+    for name, size in traced.idle.items():
+        highest = next((above for above in _prefixes(name) if above not in busy), name)
+        parts[re.sub(r"\.\d+(?=\.|$)", ".*", highest)] += size
+    head = getattr(model.get_output_embeddings(), "weight", None)
+    table = getattr(model.get_input_embeddings(), "weight", None)
+    return Idle(dict(parts), 0 if head is None or head is not table else int(head.numel()))
 
 
-def _holders(path: str, ran: set[str]) -> list[str]:
-    """Modules above that ran although none of their own modules did: they use their children's weights themselves."""
-    above = path.rpartition(".")[0]
-    if not above or above not in ran:
-        return []
-    return [] if any(name.startswith(f"{above}.") for name in ran) else [above]
-
-
-def _part(path: str) -> str:
-    """A module's path up to what tells the parts of a model apart, layers taken together."""
-    return ".".join(re.sub(r"\.\d+(?=\.|$)", ".*", path).split(".")[:4])
+def _prefixes(name: str) -> list[str]:
+    """The modules above a parameter, the highest first, and itself."""
+    pieces = name.split(".")
+    return [".".join(pieces[: n + 1]) for n in range(len(pieces))]
 
 
 def _cause(traced: Trace, phase: str, missing: int) -> str:
