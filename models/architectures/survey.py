@@ -170,7 +170,7 @@ def idle_parameters(config: Mapping[str, Any], traced: Trace) -> Idle:
         parts[re.sub(r"\.\d+(?=\.|$)", ".*", highest)] += size
     head = getattr(model.get_output_embeddings(), "weight", None)
     table = getattr(model.get_input_embeddings(), "weight", None)
-    return Idle(dict(parts), 0 if head is None or head is not table else int(head.numel()))
+    return Idle(dict(parts), int(head.numel()) if head is not None and head is table else 0)
 
 
 def _prefixes(name: str) -> list[str]:
