@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 
 BARE_AGAIN = "bare_again.json"
 """The bare run's times of a second try, where the first was disturbed."""
+WATERFALL = "waterfall.csv"
 MEASURED = ("bare", "timeline", "counters")
 FILES = (
     *("roofs.json", "bare.json", "bare.log", BARE_AGAIN, "costs.json", "trace.json.gz", "spec.json", "timeline.*"),
     *("launches.csv", "kernels.csv", "unmatched.csv", "wall.json", "ceilings.json", "ops.csv", "modules.csv"),
+    WATERFALL,
     *("estimate.json", "estimate_other.json", "pictures.json", "roofline_prefill.png", "roofline_decode.png"),
     *("kernels/prefill_*.png", "kernels/decode_*.png", "counters.json", "counted.csv", "counted_launches.csv"),
     *("count-plan-*.json", "counters-*"),
@@ -137,7 +139,8 @@ class Pipeline:
         tables = ["launches.csv", "kernels.csv", "unmatched.csv", "wall.json", "ceilings.json"]
         self._stage("kernels", measured, tables, self._kernels, "tracing the ops, placing every kernel")
         measured["ceilings"] = fingerprint(self.ceilings)
-        self._stage("ops", measured, ["ops.csv", "modules.csv"], self._ops, "writing the traced estimate")
+        tables = ["ops.csv", "modules.csv", WATERFALL]
+        self._stage("ops", measured, tables, self._ops, "writing the traced estimate and the waterfall")
         other = self.job.other._asdict() if self.job.other else None
         estimates = ["estimate.json", *(["estimate_other.json"] if other else [])]
         self._stage("estimate", {**measured, "other": other}, estimates, self._estimate, "estimating the model")
@@ -186,6 +189,21 @@ class Pipeline:
 
         self.write_csv("ops.csv", ops_table(self.trace.ops, self.ceilings))
         self.write_csv("modules.csv", modules_table(self.trace.module_io))
+        self.write_csv(WATERFALL, self._make_waterfall())
+
+    def _make_waterfall(self) -> pd.DataFrame:
+        from kernelroof.roofline.gpus import datasheet_roof
+        from kernelroof.roofline.waterfall import Roof, waterfall_table
+
+        sheet = datasheet_roof(self.job.gpu.name, self.job.driver.dtype) if self.job.gpu else None
+        return waterfall_table(
+            self.trace.ops,
+            self.kernels,
+            self.walls,
+            sheet=Roof(*sheet) if sheet else None,
+            measured=Roof(self.ceilings.flop_s, self.ceilings.byte_s),
+            scaled=self.scaled,
+        )
 
     def _kernels(self) -> None:
         from kernelroof.profile.kernels_stage import make_kernels
@@ -264,6 +282,16 @@ class Pipeline:
         from kernelroof.parsers.schema import KERNELS
 
         return self._read_csv("kernels.csv", {c.name: c.dtype for c in KERNELS})
+
+    @cached_property
+    def waterfall(self) -> pd.DataFrame:
+        """waterfall.csv."""
+        return self._read_csv(WATERFALL, {})
+
+    @property
+    def scaled(self) -> bool:
+        """Whether kernels' times were brought to the bare run's clock one by one: on a CPU, see `wall`."""
+        return self.job.driver.device == "cpu"
 
     @cached_property
     def ops(self) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from kernelroof.roofline.card import estimate_card
 from kernelroof.roofline.summary import kernel_table, module_table, phase_summary
 from kernelroof.roofline.text import new_console, print_conventions, print_phase
 from kernelroof.roofline.units import seconds
+from kernelroof.roofline.waterfall_text import waterfall_lines
 
 if TYPE_CHECKING:
     from kernelroof.profile.pipeline import Pipeline
@@ -33,6 +34,9 @@ def tell(run: Pipeline) -> None:
         known = run.ops if run.sources.timeline == "torch" else None
         kernels = kernel_table(run.kernels, phase, wall_ns=wall["bare_ns"], ceilings=run.ceilings, ops=known)
         print_phase(console, summary, modules, kernels, top=run.job.top, doubts=wall["doubts"])
+        console.print()
+        for line in waterfall_lines(run.waterfall, phase, run.steps(phase), scaled=run.scaled):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     print_conventions(console, run.ceilings)
     console.print()
     for line in counting(run):
@@ -44,6 +48,7 @@ def tell(run: Pipeline) -> None:
         console.print(f"{lost} traced ops were not found in the recording: see unmatched.csv", style="yellow")
     console.print(f"run folder: {run.folder.path}", markup=False)
     console.print("  roofline_prefill.png, roofline_decode.png, kernels/*.png: the pictures", markup=False)
+    console.print("  waterfall.csv: the terms by phase, layer and module", markup=False)
     console.print("  kernels.csv, ops.csv, wall.json, run.json: every number, with its source", markup=False)
 
 

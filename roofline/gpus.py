@@ -182,6 +182,17 @@ def ceilings_for(gpu: Gpu, dtype: str) -> Ceilings:
     )
 
 
+def datasheet_roof(name: str, dtype: str) -> tuple[float, float] | None:
+    """Compute peak (FLOP/s) and bandwidth (B/s) of a GPU by the name that its driver reports; None if not known."""
+    gpu = known_gpu(name)
+    if gpu is None:
+        return None
+    try:
+        return peak_for(gpu, dtype), gpu.byte_s
+    except UsageError:
+        return None
+
+
 def _ceilings_note(gpu: Gpu, dtype: str) -> str:
     parts = [gpu.source, gpu.note]
     if DTYPE_COLUMNS.get(dtype.lower().removeprefix("torch.")) == "fp32_flop_s":
