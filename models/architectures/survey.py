@@ -168,9 +168,10 @@ def idle_parameters(config: Mapping[str, Any], traced: Trace) -> Idle:
     for name, size in traced.idle.items():
         highest = next((above for above in _prefixes(name) if above not in busy), name)
         parts[re.sub(r"\.\d+(?=\.|$)", ".*", highest)] += size
-    head = getattr(model.get_output_embeddings(), "weight", None)
+    head = model.get_output_embeddings()
     table = getattr(model.get_input_embeddings(), "weight", None)
-    return Idle(dict(parts), int(head.numel()) if head is not None and head is table else 0)
+    tied = table is not None and getattr(head, "weight", None) is table
+    return Idle(dict(parts), int(head.weight.numel()) if tied else 0)
 
 
 def _prefixes(name: str) -> list[str]:
