@@ -143,12 +143,10 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
             f"{name}: {family.needs} is not true, so that this {model_type} is an encoder, which keeps no cache",
             "Give the config of a decoder.",
         )
-    version = installed.transformers_version()
     has_latent = fields.has("kv_lora_rank")
-    if latent is None:
-        latent = installed.keeps_latent(version)
-    elif has_latent:
-        version = None
+    # Asking for the version takes as long as the whole estimate, so only what depends on it asks.
+    version = installed.transformers_version() if has_latent and latent is None else None
+    latent = installed.keeps_latent(version) if latent is None else latent
     if has_latent:
         notes = (*notes, installed.latent_note(latent, version))
     if family.dense_experts:
