@@ -6,7 +6,6 @@ thousand events are read at a time, the few fields that matter go to typed array
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -33,6 +32,7 @@ _FLOAT_LIMIT_US = float(1 << 43)
 _LARGEST = 1 << 63
 _RECORD = "Record it again with torch.profiler and export_chrome_trace."
 _NONE = -1
+_OTHER = 255  # what is in no category that is kept
 
 
 class _Args(msgspec.Struct, gc=False, frozen=True):
@@ -46,6 +46,9 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     block: tuple[int, ...] | None = None
 
 
+_NO_ARGS = _Args()
+
+
 class _Event(msgspec.Struct, gc=False):
     """What is read of an event. All have a phase (`ph`); only those with a duration need have the rest."""
 
@@ -56,7 +59,7 @@ class _Event(msgspec.Struct, gc=False):
     tid: int | str | None = None
     ts: float | None = None
     dur: float | None = None
-    args: _Args | None = None
+    args: _Args = _NO_ARGS
 
 
 class _ExactEvent(_Event):
@@ -66,7 +69,6 @@ class _ExactEvent(_Event):
     dur: Decimal | None = None  # type: ignore[assignment]
 
 
-_NO_ARGS = _Args()
 _Decoder = msgspec.json.Decoder[list[_Event]] | msgspec.json.Decoder[list[_ExactEvent]]
 _FAST = msgspec.json.Decoder(list[_Event])
 _EXACT = msgspec.json.Decoder(list[_ExactEvent])
@@ -108,7 +110,18 @@ def read_events(path: Path) -> Events:
     Raises:
         ReportError: not readable, not JSON, cut short, or JSON that is no Kineto trace.
     """
-    columns = _Columns(path)
+    try:
+        return _read(_Columns(path, _FAST))
+    except _TooLongSinceError:
+        return _read(_Columns(path, _EXACT))
+
+
+class _TooLongSinceError(Exception):
+    """Times since 1970 instead of since the file's `baseTimeNanoseconds`: a float can't hold the ns."""
+
+
+def _read(columns: _Columns) -> Events:
+    path = columns.path
     devices: list[dict[str, Any]] = []
     seen = False
     with open_json(path) as stream:
@@ -129,7 +142,7 @@ def read_events(path: Path) -> Events:
             raise ReportError(f"{path} is not JSON", "Give a Kineto trace (.json or .json.gz).")
     if not seen:
         raise ReportError(f"{path} is JSON but no trace: it has no traceEvents", _RECORD)
-    if not columns.event:
+    if not columns.blocks:
         raise ReportError(f"{path} holds no op, range or kernel of torch.profiler", _RECORD)
     return columns.finish(devices)
 
@@ -144,114 +157,93 @@ class _Codes(dict[Any, int]):
 
 
 class _Columns:
-    """Typed arrays that grow by one entry per kept event."""
+    """The kept events while a file is read: blocks of columns, in the order of the columns of `Events`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, decoder: _Decoder) -> None:
         self.path = path
-        self.event = array("q")
-        self.category = array("b")
-        self.name = array("i")
-        self.thread = array("i")
-        self.start_ns = array("q")
-        self.dur_ns = array("q")
-        self.external_id = array("q")
-        # The rest is kept for launch calls and device work only, from these positions among the kept on.
-        self.launch_at, self.correlation = array("q"), array("q")
-        self.device_at, self.device, self.stream = array("q"), array("q"), array("q")
-        self.grid, self.block = array("q"), array("q")
-        self.names = _Codes()
-        self.threads = _Codes()
-        self.sizes = _Codes()
-        self._decoder: _Decoder = _FAST
+        self.blocks: list[list[Ints]] = []
+        self.names, self.threads, self.sizes = _Codes(), _Codes(), _Codes()
+        self._decoder = decoder
 
     def add_all(self, stream: JsonStream) -> None:
         """Keep what the tables need of all events."""
         position = 0
-        for events in stream.elements(self._decode, self._convert):
+        for events in stream.elements(self._decoder.decode, self._convert):
             self._add(position, events)
             position += len(events)
-
-    def _decode(self, text: str) -> Sequence[_Event]:
-        events = self._decoder.decode(text)
-        if self._decoder is _FAST and (_floats([e.ts for e in events]) >= _FLOAT_LIMIT_US).any():
-            # Times since 1970 instead of since the file's `baseTimeNanoseconds`: a float can't hold the ns.
-            self._decoder = _EXACT
-            events = _EXACT.decode(text)
-        return events
 
     def _convert(self, position: int, event: Any) -> _Event:
         if not isinstance(event, dict):
             raise ReportError(f"{self.path}: traceEvents[{position}] is no event", _RECORD)
         if event.get("ph") != "X" or event.get("cat") not in _CODES:
             return _PASSED_BY
+        if not event.get("args", True):
+            del event["args"]
         try:
             return msgspec.convert(event, _ExactEvent)
         except ValueError:
             raise self._wrong(position) from None
 
     def _add(self, position: int, events: Sequence[_Event]) -> None:
-        """Keep what the tables need, column by column; the first of these events stands at `position` in the file.
+        """Keep what the tables need; the first of these events stands at `position` in the file.
 
         Everything else (Python frames, flow arrows) passes by.
         """
-        places = [k for k, e in enumerate(events, position) if e.ph == "X" and e.cat in _CODES]
-        kept = [events[k - position] for k in places]
-        first = len(self.event)
-        codes = [_CODES[e.cat] for e in kept]
-        args = [e.args or _NO_ARGS for e in kept]
+        codes = bytes([_CODES.get(e.cat, _OTHER) if e.ph == "X" else _OTHER for e in events])
+        category = np.frombuffer(codes, dtype=np.uint8).astype(np.int64)
+        places = np.flatnonzero(category != _OTHER)
+        kept = [events[k] for k in places.tolist()]
+        if not kept:
+            return
+        category = category[places]
+        calls, device = (np.flatnonzero(category >= first) for first in (CALL, KERNEL))
+        args = [kept[k].args for k in calls.tolist()]
+        work = [kept[k].args for k in device.tolist()]
+
+        def spread(rows: Ints, values: list[int]) -> Ints:
+            column = np.full(len(kept), _NONE, dtype=np.int64)
+            column[rows] = _integers(values)
+            return column
+
         try:
-            self.start_ns.frombytes(_to_ns([e.ts for e in kept]).tobytes())
-            self.dur_ns.frombytes(_to_ns([e.dur for e in kept]).tobytes())
-            self.external_id.extend([a.external_id for a in args])
-            self.event.extend(places)
-            self.category.extend(codes)
-            self.name.extend([self.names[e.name] for e in kept])
-            self.thread.extend([self.threads[e.pid, e.tid] for e in kept])
-            launched = [k for k, code in enumerate(codes) if code >= CALL]
-            self.launch_at.extend([first + k for k in launched])
-            self.correlation.extend([args[k].correlation for k in launched])
-            device = [k for k in launched if codes[k] >= KERNEL]
-            self.device_at.extend([first + k for k in device])
-            self.device.extend([args[k].device for k in device])
-            self.stream.extend([args[k].stream for k in device])
-            self.grid.extend([self.sizes[args[k].grid or ()] for k in device])
-            self.block.extend([self.sizes[args[k].block or ()] for k in device])
+            block = [
+                places + position,
+                category,
+                _integers([self.names[e.name] for e in kept]),
+                _integers([self.threads[e.pid, e.tid] for e in kept]),
+                _to_ns([e.ts for e in kept]),
+                _to_ns([e.dur for e in kept]),
+                _integers([e.args.external_id for e in kept]),
+                spread(calls, [a.correlation for a in args]),
+                spread(device, [a.device for a in work]),
+                spread(device, [a.stream for a in work]),
+                spread(device, [self.sizes[a.grid or ()] for a in work]),
+                spread(device, [self.sizes[a.block or ()] for a in work]),
+            ]
             whole = None not in self.names and all(None not in thread for thread in self.threads)
         except (TypeError, ValueError, ArithmeticError):
             whole = False
         if not whole:
-            raise self._wrong(*next((p, f) for p, e in zip(places, kept, strict=True) if (f := _flaw(e))))
+            found = ((place, _flaw(e)) for place, e in zip(places.tolist(), kept, strict=True))
+            raise self._wrong(*next((position + place, flaw) for place, flaw in found if flaw))
+        self.blocks.append(block)
 
     def _wrong(self, position: int, flaw: str = "has a value of the wrong kind") -> ReportError:
         return ReportError(f"{self.path}: traceEvents[{position}] {flaw}", _RECORD)
 
     def finish(self, devices: list[dict[str, Any]]) -> Events:
         """The columns as arrays; times relative to the first event."""
-        start_ns = np.asarray(self.start_ns, dtype=np.int64)
-
-        def spread(places: array[int], values: array[int]) -> Ints:
-            column = np.full(len(self.event), _NONE, dtype=np.int64)
-            column[np.asarray(places, dtype=np.int64)] = values
-            return column
-
-        return Events(
-            np.asarray(self.event, dtype=np.int64),
-            np.asarray(self.category, dtype=np.int64),
-            np.asarray(self.name, dtype=np.int64),
-            np.asarray(self.thread, dtype=np.int64),
-            start_ns - start_ns.min(),
-            # A recording that stops inside an op may give it a negative duration: it has none.
-            np.maximum(np.asarray(self.dur_ns, dtype=np.int64), 0),
-            np.asarray(self.external_id, dtype=np.int64),
-            spread(self.launch_at, self.correlation),
-            spread(self.device_at, self.device),
-            spread(self.device_at, self.stream),
-            spread(self.device_at, self.grid),
-            spread(self.device_at, self.block),
+        events = Events(
+            *(np.concatenate(parts) for parts in zip(*self.blocks, strict=True)),
             names=list(self.names),
             threads=list(self.threads),
             sizes=[",".join(map(str, size)) for size in self.sizes],
             device_properties=devices,
+        )
+        return events._replace(
+            start_ns=events.start_ns - events.start_ns.min(),
+            # A recording that stops inside an op may give it a negative duration: it has none.
+            dur_ns=np.maximum(events.dur_ns, 0),
         )
 
 
@@ -260,27 +252,30 @@ def _flaw(event: _Event) -> str:
     for field in ("pid", "tid", "name", "ts", "dur"):
         if getattr(event, field) is None:
             return f"has no {field}"
-    args = event.args or _NO_ARGS
+    args = event.args
     times = (float(t or 0) * 1000 for t in (event.ts, event.dur))
     numbers = (*times, args.external_id, args.correlation, args.device, args.stream)
     return "" if all(abs(n) < _LARGEST for n in numbers) else "has a value of the wrong kind"
 
 
-def _floats(numbers: list[Any]) -> npt.NDArray[np.float64]:
-    return np.array(numbers, dtype=np.float64)  # None becomes NaN
+def _integers(values: list[int]) -> Ints:
+    return np.fromiter(values, dtype=np.int64, count=len(values))
 
 
 def _to_ns(times_us: list[Any]) -> Ints:
     """Times in µs (floats below 2**43, or exact decimals) to integer ns, exactly.
 
     Raises:
-        TypeError, ValueError, ArithmeticError: there is none, or one is no time.
+        _TooLongSinceError: there are larger floats.
+        TypeError, ValueError, ArithmeticError: there is no time (None), or one is no time.
     """
-    if times_us and isinstance(times_us[0], Decimal):
-        return np.array([round(t * 1000) for t in times_us], dtype=np.int64)
-    values = _floats(times_us)
-    if not (np.abs(values) < _FLOAT_LIMIT_US).all():
+    if isinstance(times_us[0], Decimal):
+        return _integers([round(t * 1000) for t in times_us])
+    values = np.fromiter(times_us, dtype=np.float64, count=len(times_us))
+    if not np.isfinite(values).all():
         raise ValueError("no time")
+    if (np.abs(values) >= _FLOAT_LIMIT_US).any():
+        raise _TooLongSinceError
     whole = np.floor(values)
     # Scaling the whole value would round a second time; the fraction alone is exact enough.
     return whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
