@@ -191,12 +191,14 @@ def conform(frame: pd.DataFrame, columns: tuple[Column, ...], table: str) -> pd.
     Raises:
         ReportError: a column is missing, or a column that may not be null holds a null.
     """
+    import pandas as pd
+
     missing = [c.name for c in columns if c.name not in frame.columns]
     if missing:
         raise ReportError(f"table {table} lacks {', '.join(missing)}", "Record it again with this version.")
     out: pd.DataFrame = frame[[c.name for c in columns]].astype({c.name: c.dtype for c in columns if c.dtype != "str"})
     for c in columns:
-        if c.dtype == "str":
+        if c.dtype == "str" and getattr(out[c.name].dtype, "na_value", None) is not pd.NA:
             out[c.name] = out[c.name].astype("string")
         if not c.nullable and out[c.name].isna().any():
             row = int(out[c.name].isna().to_numpy().argmax())
