@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from kernelroof.models.errors import ReportError
 
@@ -46,9 +46,9 @@ _SCAN_EXACTLY = _scanner(Decimal)
 class JsonStream:
     """A sliding window over a stream of UTF-8, and a position in it where the next value starts."""
 
-    def __init__(self, stream: IO[bytes], path: Path) -> None:
+    def __init__(self, read: Callable[[int], bytes], path: Path) -> None:
         self.path = path
-        self._stream = stream
+        self._read = read
         self._text = codecs.getincrementaldecoder("utf-8-sig")("replace")
         self._window = ""
         self._at = 0
@@ -165,7 +165,7 @@ class JsonStream:
         """Put one more block behind the window, dropping what was consumed; False at the end."""
         if self._ended:
             return False
-        block = self._stream.read(_BLOCK)
+        block = self._read(_BLOCK)
         if block:
             self._window = self._window[self._at :] + self._text.decode(block)
             self._at = 0
@@ -184,7 +184,7 @@ def open_json(path: Path) -> Iterator[JsonStream]:
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            yield JsonStream(gzip.GzipFile(fileobj=raw) if packed else raw, path)
+            yield JsonStream(gzip.GzipFile(fileobj=raw).read if packed else raw.read, path)
     except EOFError:
         raise _cut_short(path) from None
     except (gzip.BadGzipFile, zlib.error) as error:

@@ -6,7 +6,7 @@ thousand events are read at a time, the few fields that matter go to typed array
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,9 +69,8 @@ class _ExactEvent(_Event):
     dur: Decimal | None = None  # type: ignore[assignment]
 
 
-_Decoder = msgspec.json.Decoder[list[_Event]] | msgspec.json.Decoder[list[_ExactEvent]]
-_FAST = msgspec.json.Decoder(list[_Event])
-_EXACT = msgspec.json.Decoder(list[_ExactEvent])
+_fast = msgspec.json.Decoder(list[_Event]).decode
+_exact = msgspec.json.Decoder(list[_ExactEvent]).decode
 _PASSED_BY = _Event()
 
 Ints = npt.NDArray[np.int64]
@@ -111,9 +110,9 @@ def read_events(path: Path) -> Events:
         ReportError: not readable, not JSON, cut short, or JSON that is no Kineto trace.
     """
     try:
-        return _read(_Columns(path, _FAST))
+        return _read(_Columns(path, _fast))
     except _TooLongSinceError:
-        return _read(_Columns(path, _EXACT))
+        return _read(_Columns(path, _exact))
 
 
 class _TooLongSinceError(Exception):
@@ -159,16 +158,16 @@ class _Codes(dict[Any, int]):
 class _Columns:
     """The kept events while a file is read: blocks of columns, in the order of the columns of `Events`."""
 
-    def __init__(self, path: Path, decoder: _Decoder) -> None:
+    def __init__(self, path: Path, decode: Callable[[str], list[Any]]) -> None:
         self.path = path
         self.blocks: list[list[Ints]] = []
         self.names, self.threads, self.sizes = _Codes(), _Codes(), _Codes()
-        self._decoder = decoder
+        self._decode = decode
 
     def add_all(self, stream: JsonStream) -> None:
         """Keep what the tables need of all events."""
         position = 0
-        for events in stream.elements(self._decoder.decode, self._convert):
+        for events in stream.elements(self._decode, self._convert):
             self._add(position, events)
             position += len(events)
 
@@ -233,13 +232,10 @@ class _Columns:
 
     def finish(self, devices: list[dict[str, Any]]) -> Events:
         """The columns as arrays; times relative to the first event."""
-        events = Events(
-            *(np.concatenate(parts) for parts in zip(*self.blocks, strict=True)),
-            names=list(self.names),
-            threads=list(self.threads),
-            sizes=[",".join(map(str, size)) for size in self.sizes],
-            device_properties=devices,
-        )
+        columns: list[Any] = [np.concatenate(parts) for parts in zip(*self.blocks, strict=True)]
+        sizes = [",".join(map(str, size)) for size in self.sizes]
+        columns += [list(self.names), list(self.threads), sizes, devices]
+        events = Events(*columns)
         return events._replace(
             start_ns=events.start_ns - events.start_ns.min(),
             # A recording that stops inside an op may give it a negative duration: it has none.

@@ -83,7 +83,7 @@ def _last_open(thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
 
 def _climb(around: Ints, wanted: Flags) -> Ints:
     """For each event, the first wanted one on its way up; -1 where there is none."""
-    found = around.copy()
+    found: Ints = around.copy()
     left = np.flatnonzero(found >= 0)
     while len(left):
         left = left[~wanted[found[left]]]

@@ -77,7 +77,8 @@ def counters(page: NcuPage, passes: Mapping[int, int] | None = None) -> pd.DataF
     out["kernel"] = out["kernel"].fillna("(unnamed)")
     for name, pick in picks.items():
         out[name] = np.rint(pick.values) if name in _WHOLE else pick.values
-    out["flops"], out["flops_by_type"], out["flops_upper_bound"] = flops.total, _shared(flops.by_type), flops.upper_bound
+    out["flops"], out["flops_by_type"] = flops.total, _shared(flops.by_type)
+    out["flops_upper_bound"] = flops.upper_bound
     for name in PRODUCTS.values():
         if name in page.identity:
             out[name] = np.where(np.isnan(picks[name].values), page.identity[name], picks[name].values)
