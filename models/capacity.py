@@ -5,12 +5,12 @@ All are answered by the estimate itself, by bisection on one size: total bytes a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from kernelroof.models.coefficients import coefficients
 from kernelroof.models.dtypes import BITS
-from kernelroof.models.estimate import costs_of, flags_of
+from kernelroof.models.estimate import compute_time, costs_of, flags_of, quantised_peak
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload, precision_of
 
@@ -40,16 +40,21 @@ def largest_batch(spec: ModelSpec, workload: Workload, memory_bytes: int) -> int
 def largest_context(spec: ModelSpec, workload: Workload, memory_bytes: int) -> int:
     """Tokens (prompt + output) per sequence that fit at the workload's batch and output; 0 if not even one does.
 
-    Not more than the model has positions.
+    Not more than the model has positions, where it has a limit.
     """
     total = _total_bytes(spec, workload)
-    room = spec.max_positions - workload.output
+    room = _MOST if spec.max_positions is None else spec.max_positions - workload.output
     prompt = largest(lambda prompt: total(workload.batch, prompt) <= memory_bytes, max(room, 1))
     return prompt + workload.output if prompt else 0
 
 
 def compute_bound_batch(
-    spec: ModelSpec, workload: Workload, flop_s: float, byte_s: float, most: int = 1 << 20
+    spec: ModelSpec,
+    workload: Workload,
+    flop_s: float,
+    byte_s: float,
+    most: int = 1 << 20,
+    quantised_peaks: Mapping[str, float] | None = None,
 ) -> int | None:
     """The batch from which the first decode step is compute-bound; None if it is not at any up to `most`.
 
@@ -57,10 +62,11 @@ def compute_bound_batch(
     allows, no batch is large enough.
     """
     model, flags = coefficients(spec, precision_of(spec, workload)), flags_of(workload)
+    apart = quantised_peak(model.quantised, quantised_peaks or {}, flop_s)
 
     def memory_bound(batch: int) -> bool:
         step = costs_of(model, batch, workload.prompt, workload.output, flags).first_step
-        return bool((step.flops + step.scan_flops) / flop_s < step.bytes / byte_s)
+        return bool(compute_time(step, flop_s, apart) < step.bytes / byte_s)
 
     found = largest(memory_bound, most)
     return None if found == most else found + 1

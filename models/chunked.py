@@ -23,13 +23,21 @@ class Chunking(NamedTuple):
 
 
 def chunked_prefill(
-    model: Coefficients, *, prompt: int, chunk: int, running: int, context: int, flop_s: float, byte_s: float
+    model: Coefficients,
+    *,
+    prompt: int,
+    chunk: int,
+    running: int,
+    context: int,
+    flop_s: float,
+    byte_s: float,
+    quantised_flop_s: float | None = None,
 ) -> Chunking:
     """Ideal times of a prompt of `prompt` tokens, `chunk` at a time, beside `running` requests at `context` tokens."""
     decode = (Part(1, context - 1, running),) if running else ()
     times = []
     for past in range(0, prompt, chunk):
         new = min(chunk, prompt - past)
-        times.append(forward_cost(model, (Part(new, past), *decode)).ideal_s(flop_s, byte_s))
-    step = forward_cost(model, decode).ideal_s(flop_s, byte_s) if decode else 0.0
+        times.append(forward_cost(model, (Part(new, past), *decode)).ideal_s(flop_s, byte_s, quantised_flop_s))
+    step = forward_cost(model, decode).ideal_s(flop_s, byte_s, quantised_flop_s) if decode else 0.0
     return Chunking(chunk, len(times), max(times), sum(times), step)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from kernelroof.models import flops, traffic
+from kernelroof.models.compat.values import list_as_index
 from kernelroof.models.kinds import ROOT_MODULE, SAMPLE_MODULE
 from kernelroof.models.recorder import Recorder
 from torch.overrides import TorchFunctionMode
@@ -128,6 +129,13 @@ def _attend(
     return function(query, key, value, *args, **kwargs)
 
 
+def _is_look(args: Any, out: Any) -> bool:
+    """Whether an op takes values off the meta device, for Python to look at: where a model really runs, no copy."""
+    return (
+        isinstance(out, Tensor) and not out.is_meta and bool(args) and isinstance(args[0], Tensor) and args[0].is_meta
+    )
+
+
 class _Ops(TorchDispatchMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -137,7 +145,7 @@ class _Ops(TorchDispatchMode):
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func._schema.name
-        if not self.recorder.paused and name not in _ONLY_UNDER_A_MODE:
+        if not self.recorder.paused and name not in _ONLY_UNDER_A_MODE and not _is_look(args, out):
             self.recorder.record(
                 name,
                 (args, kwargs),
@@ -157,6 +165,8 @@ class _Attention(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is Tensor.__getitem__:
+            return func(args[0], list_as_index(args[1], args[0].device))
         if func is not torch.nn.functional.scaled_dot_product_attention:
             return func(*args, **kwargs)
         if self.recorder is None:

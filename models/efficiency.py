@@ -9,7 +9,7 @@ A GPU of the same architecture that nobody measured borrows the corrections unde
 `transferred`, with the wider band that was seen between two measured GPUs. Any other gets a reason, not a guess.
 """
 
-from __future__ import annotations
+# Annotations are not postponed here: NamedTuple would compile each at import, half of the time that importing takes.
 
 from typing import NamedTuple
 

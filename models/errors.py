@@ -22,6 +22,11 @@ class KernelroofError(Exception):
         self.hint = hint
         super().__init__(f"{what}. {hint}" if hint else what)
 
+    def locate(self, where: str) -> None:
+        """Name the file that this is about, for an error of a reader that knows only a text."""
+        self.what = f"{where}: {self.what}"
+        self.args = (f"{self.what}. {self.hint}" if self.hint else self.what,)
+
 
 class UsageError(KernelroofError):
     """An option or argument that makes no sense (batch 0, an unknown dtype)."""
@@ -33,6 +38,10 @@ class UnknownModelError(KernelroofError):
 
 class ConfigError(KernelroofError):
     """A model config that is not JSON, lacks a field or contradicts itself; names the field."""
+
+
+class NoClosedFormError(ConfigError):
+    """A config whose architecture has no closed form here; tracing may still know it."""
 
 
 class UnknownGpuError(KernelroofError):

@@ -11,7 +11,7 @@ values) FLOP per query-key pair and layer (scores and weighted sum). A model's s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kernelroof.models.coefficients import Coefficients, WindowGroup, coefficients
@@ -25,7 +25,8 @@ Number = Any
 class PhaseCost(NamedTuple):
     """What one phase (prefill, one decode step, or all decode steps) must compute and move.
 
-    flops are matrix products and attention; scan_flops those of recurrences (state-space models,
+    flops are matrix products and attention, quantised_flops those of them whose operands are both
+    quantised, so that another peak may apply; scan_flops those of recurrences (state-space models,
     linear attention), counted as one pass over the state per token.
 
     bytes = weight_bytes + kv_read_bytes is what no implementation can avoid from DRAM; the other
@@ -33,10 +34,12 @@ class PhaseCost(NamedTuple):
     experts those that are met are read: `distinct_experts`. activation_bytes are the operands and
     results of matrix products and attention (q and output), each moved once; elementwise work is not
     in it. cache_copy_bytes is what the cache moves besides the new tokens: a dynamic one reads and
-    writes all earlier ones in each step, a static one is filled with zeros at its first use.
+    writes all earlier ones in each step, a static one is filled with zeros at its first use, and its
+    windows are rolled once they are full.
     """
 
     flops: Number
+    quantised_flops: Number
     scan_flops: Number
     bytes: Number
     weight_bytes: Number
@@ -76,6 +79,8 @@ class Costs(NamedTuple):
     first_step: PhaseCost
     decode: PhaseCost
     stretches: tuple[Stretch, ...]
+    quantised: tuple[tuple[str, int], ...] = ()
+    """FLOPs per token of quantised products, by class."""
 
 
 class Arithmetic(NamedTuple):
@@ -158,10 +163,8 @@ def costs_of(
     capacity = prompt + output
     tokens = batch * prompt
     logits = batch * (last + (1 - last) * prompt)
-    # In prefill sdpa and flash attention are handed the prompt's part of a static cache, eager all of it; a
-    # prompt of one token attends like a decode step.
+    # A prompt of one token attends like a decode step.
     single = 1 * (prompt == 1)
-    keys = prompt + static * maximum(eager, single) * output
     causal = causal * (1 - static * single)
 
     def streamed(tokens: Number) -> Number:
@@ -175,7 +178,8 @@ def costs_of(
         return eager * unit * (2 * group.scores * pairs + group.expanded * keys)
 
     stretches, began = [], 0
-    kept = per_token = 0
+    kept = per_token = written = 0
+    keys = prompt
     pair_flops = prefill_kv = prefill_io = 0
     first_flops = first_kv = first_io = first_copies = 0
     all_flops = all_kv = all_io = all_copies = 0
@@ -183,10 +187,14 @@ def costs_of(
     growing_bytes = sum(g.read_bytes for g in model.windows) * batch * (1 - static)
     for group in model.windows:
         window = group.window
-        # Prefill. A window that hides part of the prompt needs a mask, with which all pairs are computed.
+        # Prefill. A window no longer than what the cache holds after it needs an explicit mask, with which all
+        # pairs are computed. With one, or eager, all that a static cache holds is attended to; else its prompt's part.
+        spans = prompt + static * output
+        explicit = maximum(1 - group.unmasked, 1 * (window <= spans))
+        keys = prompt + static * maximum(maximum(eager, single), explicit) * maximum(minimum(window, spans) - prompt, 0)
         wide = minimum(window, prompt)
         hidden = wide * (wide + 1) // 2 + (prompt - wide) * wide
-        skips = causal * maximum(exact, 1 * (prompt <= window))
+        skips = causal * maximum(exact, 1 - explicit)
         pairs = batch * (skips * hidden + (1 - skips) * prompt * keys)
         pair_flops = pair_flops + group.pair_flops * pairs + group.key_flops * batch * keys
         prefill_kv = prefill_kv + batch * keys * group.read_bytes
@@ -205,6 +213,11 @@ def costs_of(
         copied_each = dynamic * 2 * batch * group.kept_bytes
         first_copies = first_copies + copied_each * (minimum(window, prompt + 1) - 1)
         all_copies = all_copies + copied_each * (risen - output)
+        # A static window that is full is rolled in each step: all of it read and written, the new token among it.
+        rolled_each = static * batch * group.kept_bytes * (2 * held - 1)
+        first_copies = first_copies + rolled_each * (prompt >= held)
+        all_copies = all_copies + rolled_each * (output - minimum(maximum(held - prompt, 0), output))
+        written = written + batch * group.kept_bytes * (static * minimum(prompt, held) + (1 - static) * prompt)
         # What the cache holds at the end: a windowed one keeps what the next token will see besides itself.
         stays = minimum(window - 1 * (window <= capacity) * (1 - static), capacity)
         kept, per_token = kept + group.kept_bytes * stays, per_token + group.kept_bytes
@@ -218,11 +231,12 @@ def costs_of(
     prefill_weights, step_weights = streamed(tokens), streamed(batch)
     prefill = PhaseCost(
         flops=model.token_flops * tokens + model.head_flops * logits + pair_flops,
+        quantised_flops=model.quantised_flops * tokens,
         scan_flops=model.scan_flops * tokens,
         bytes=prefill_weights + prefill_kv,
         weight_bytes=prefill_weights,
         kv_read_bytes=prefill_kv,
-        kv_write_bytes=tokens * per_token + state,
+        kv_write_bytes=written + state,
         activation_bytes=tokens * model.token_io_bytes + logits * model.head_io_bytes + prefill_io,
         cache_copy_bytes=static * batch * kept,
     )
@@ -232,6 +246,7 @@ def costs_of(
         kv = kv + n * state
         return PhaseCost(
             flops=n * batch * (model.token_flops + model.head_flops) + flops,
+            quantised_flops=n * batch * model.quantised_flops,
             scan_flops=n * batch * model.scan_flops,
             bytes=n * step_weights + kv,
             weight_bytes=n * step_weights,
@@ -263,6 +278,7 @@ def costs_of(
         first_step=steps(1, first_flops, first_kv, first_io, first_copies),
         decode=steps(output, all_flops, all_kv, all_io, all_copies),
         stretches=tuple(stretches),
+        quantised=model.quantised,
     )
 
 
@@ -279,10 +295,38 @@ class IdealTimes(NamedTuple):
     decode_s: Number
 
 
-def ideal_times(cost: Costs, flop_s: Number, byte_s: Number, arithmetic: Arithmetic = SCALAR) -> IdealTimes:
-    """Ideal times at a compute peak (FLOP/s) and a memory bandwidth (B/s)."""
+def quantised_peak(classes: tuple[tuple[str, int], ...], peaks: Mapping[str, float], flop_s: float) -> float:
+    """The peak of all quantised products together (FLOP/s): the mean over their classes, weighted by time.
+
+    classes: FLOPs by class, as in `Coefficients.quantised` and `Costs.quantised`.
+    peaks: dense peak by class; a class without one computes at `flop_s`.
+    """
+    if all(peaks.get(kind, flop_s) == flop_s for kind, _ in classes):
+        return flop_s
+    return sum(flops for _, flops in classes) / sum(flops / peaks.get(kind, flop_s) for kind, flops in classes)
+
+
+def compute_time(phase: PhaseCost, flop_s: Number, quantised_flop_s: Number = None) -> Number:
+    """Seconds that the phase's FLOPs take: those of quantised products at their own peak, the others at `flop_s`."""
+    flops = phase.flops + phase.scan_flops
+    if quantised_flop_s is not None:
+        flops = flops + phase.quantised_flops * (flop_s / quantised_flop_s - 1)
+    return flops / flop_s
+
+
+def ideal_times(
+    cost: Costs,
+    flop_s: Number,
+    byte_s: Number,
+    arithmetic: Arithmetic = SCALAR,
+    quantised_flop_s: Number = None,
+) -> IdealTimes:
+    """Ideal times at a compute peak (FLOP/s) and a memory bandwidth (B/s).
+
+    quantised_flop_s: peak of the quantised products; None: that of all others.
+    """
     maximum = arithmetic.maximum
-    compute = (cost.first_step.flops + cost.first_step.scan_flops) / flop_s
+    compute = compute_time(cost.first_step, flop_s, quantised_flop_s)
     memory = cost.first_step.bytes / byte_s
     first = maximum(compute, memory)
     total: Number = 0.0
@@ -290,7 +334,7 @@ def ideal_times(cost: Costs, flop_s: Number, byte_s: Number, arithmetic: Arithme
         compute_d, memory_d = stretch.flops_per_step / flop_s, stretch.bytes_per_step / byte_s
         total = total + _sum_of_greater(stretch.steps, compute, compute_d, memory, memory_d, arithmetic)
         compute, memory = compute + stretch.steps * compute_d, memory + stretch.steps * memory_d
-    prefill = maximum((cost.prefill.flops + cost.prefill.scan_flops) / flop_s, cost.prefill.bytes / byte_s)
+    prefill = maximum(compute_time(cost.prefill, flop_s, quantised_flop_s), cost.prefill.bytes / byte_s)
     return IdealTimes(prefill_s=prefill, first_step_s=first, decode_s=total)
 
 

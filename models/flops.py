@@ -17,6 +17,8 @@ import torch
 
 MATMUL = "matmul"
 ATTENTION = "attention"
+SCAN = "scan"
+"""A product of activations alone in a mixer that is no softmax attention: see `Recorder`."""
 ELEMENTWISE = "elementwise"
 NONE = "none"
 
@@ -101,6 +103,17 @@ def baddbmm(_bias: Any, a: Any, b: Any, **__: Any) -> int:
 def mv(a: Any, b: Any, **__: Any) -> int:
     """[M, K] x [K], or [K] x [K]."""
     return 2 * int(a.numel())
+
+
+@formula("aten::_grouped_mm", "transformers::grouped_mm_fallback", kind=MATMUL)
+def grouped_mm(a: Any, b: Any, *_: Any, out: Any, **__: Any) -> int:
+    """[S, K] x [E, K, N], each row with one of the E matrices: as many products as rows, however they are shared out.
+
+    Without rows to share out, [E, M, K] x [E, K, N]; with the columns shared out, [M, S] x [S, N].
+    """
+    if a.dim() == 2 and b.dim() == 2:
+        return 2 * int(a.numel()) * int(b.shape[-1])
+    return 2 * int(out.numel()) * int(a.shape[-1])
 
 
 @formula("aten::linear", kind=MATMUL)

@@ -27,10 +27,16 @@ class Forward(NamedTuple):
     flops: float
     bytes: float
     tokens: int
+    quantised_flops: float = 0
 
-    def ideal_s(self, flop_s: float, byte_s: float) -> float:
+    def compute_s(self, flop_s: float, quantised_flop_s: float | None = None) -> float:
+        """Time of computing at a peak (FLOP/s), quantised products at their own."""
+        apart = self.quantised_flops * (flop_s / quantised_flop_s - 1) if quantised_flop_s else 0
+        return (self.flops + apart) / flop_s
+
+    def ideal_s(self, flop_s: float, byte_s: float, quantised_flop_s: float | None = None) -> float:
         """Shortest time at a compute peak (FLOP/s) and a bandwidth (B/s)."""
-        return max(self.flops / flop_s, self.bytes / byte_s)
+        return max(self.compute_s(flop_s, quantised_flop_s), self.bytes / byte_s)
 
 
 def forward_cost(model: Coefficients, parts: Iterable[Part], logits_each: int = 1) -> Forward:
@@ -53,7 +59,7 @@ def forward_cost(model: Coefficients, parts: Iterable[Part], logits_each: int = 
                 group.pair_flops * _pairs(part.new, part.past, group.window) + group.key_flops * seen
             )
             moved += part.sequences * group.read_bytes * seen
-    return Forward(flops, moved, tokens)
+    return Forward(flops, moved, tokens, tokens * model.quantised_flops)
 
 
 def _pairs(new: int, past: int, window: int) -> int:

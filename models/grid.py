@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from kernelroof.models.coefficients import coefficients
 from kernelroof.models.errors import UsageError
-from kernelroof.models.estimate import Costs, IdealTimes, flags_of
+from kernelroof.models.estimate import Costs, IdealTimes, flags_of, quantised_peak
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.sweep import Points, estimate_points
 from kernelroof.models.workload import Workload, precision_of
 
 MOST_POINTS = 20_000_000
 """More would not fit the memory of an ordinary machine: a point takes about 400 bytes."""
+
+_NO_LIMIT = 1 << 60
+"""Positions of a model that names no limit."""
 
 
 class Device(NamedTuple):
@@ -24,6 +28,8 @@ class Device(NamedTuple):
     byte_s: float
     memory_bytes: int
     flop_s: dict[str, float | None]
+    quantised: Mapping[str, float] = MappingProxyType({})
+    """Peaks of products of quantised operands, by class."""
 
 
 class Grid(NamedTuple):
@@ -43,6 +49,8 @@ class Grid(NamedTuple):
     memory_bytes: Any
     too_long: Any
     """prompt + output exceed the model's positions."""
+    quantised_flop_s: Any = None
+    """Peak of products of quantised operands; None: `flop_s`."""
 
 
 def estimate_grid(
@@ -69,11 +77,16 @@ def estimate_grid(
     flop_s = np.asarray(peaks, dtype=np.float64)[row, device]
     byte_s = np.asarray([d.byte_s for d in devices])[device]
     models = [coefficients(spec, precision_of(spec, load)) for spec, load in rows]
+    apart = [
+        [quantised_peak(m.quantised, d.quantised, peak) for d, peak in zip(devices, line, strict=True)]
+        for m, line in zip(models, peaks, strict=True)
+    ]
+    quantised = np.asarray(apart, dtype=np.float64)[row, device] if any(m.quantised for m in models) else None
     load = rows[0][1]
     cost, times = estimate_points(
-        models, Points(row, batch, prompt, output, flop_s, byte_s), flags_of(load), overhead=load.overhead
+        models, Points(row, batch, prompt, output, flop_s, byte_s, quantised), flags_of(load), overhead=load.overhead
     )
-    too_long = prompt + output > np.asarray([spec.max_positions for spec, _ in rows])[row]
+    too_long = prompt + output > np.asarray([spec.max_positions or _NO_LIMIT for spec, _ in rows])[row]
     times = IdealTimes(*(np.where(too_long, np.nan, t) for t in times))
     memory_bytes = np.asarray([d.memory_bytes for d in devices])[device]
-    return Grid(row, device, batch, prompt, output, cost, times, flop_s, byte_s, memory_bytes, too_long)
+    return Grid(row, device, batch, prompt, output, cost, times, flop_s, byte_s, memory_bytes, too_long, quantised)

@@ -11,11 +11,13 @@ import functools
 import inspect
 import warnings
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
 import transformers
+from kernelroof.models.compat import caches
+from kernelroof.models.compat.values import Values
 from kernelroof.models.errors import ConfigError, DriverError, KernelroofError, UsageError
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -129,8 +131,10 @@ def build_model(
                 _check_loaded(info, weights)
                 model = model.to(device)
             else:
-                with torch.device(device):
-                    model = transformers.AutoModelForCausalLM.from_config(cfg, trust_remote_code=False, **options)
+                # On meta integer buffers (positions, tables) keep their values, for those who ask in the forward.
+                with Values() if device == "meta" else nullcontext(), torch.device(device):
+                    model = _from_config(cfg, options)
+                _unify(model, getattr(torch, dtype), device)
     except KernelroofError:
         raise
     except Exception as error:
@@ -141,6 +145,52 @@ def build_model(
         ) from error
     assert isinstance(model, torch.nn.Module)
     return model.eval()
+
+
+def default_attention(config: dict[str, Any]) -> str:
+    """ "sdpa" where the model offers it, as transformers itself chooses, else "eager".
+
+    Raises:
+        ConfigError: see `config_object`.
+    """
+    kind = _causal_class(config_object(config))
+    return "sdpa" if kind is None or getattr(kind, "_supports_sdpa", True) else "eager"
+
+
+def _causal_class(cfg: Any) -> Any:
+    """The class that AutoModelForCausalLM builds for a config object, or None if it has none."""
+    mapping = transformers.AutoModelForCausalLM._model_mapping
+    found = mapping.get(type(cfg), None)
+    return found[0] if isinstance(found, tuple) else found
+
+
+def _from_config(cfg: Any, options: dict[str, Any]) -> Any:
+    """The causal LM with random weights, from the part of a composite config that it is made of."""
+    kind = _causal_class(cfg)
+    wanted = getattr(kind, "config_class", None)
+    for name, part in getattr(type(cfg), "sub_configs", {}).items():
+        # transformers itself finds the part where it is called text_config; Musicgen's is its decoder.
+        if name != "text_config" and part is wanted is not None and not isinstance(cfg, wanted):
+            return kind._from_config(getattr(cfg, name), **options)
+    return transformers.AutoModelForCausalLM.from_config(cfg, trust_remote_code=False, **options)
+
+
+def _unify(model: torch.nn.Module, dtype: torch.dtype, device: str) -> None:
+    """Cast and move parameters that a model makes in a dtype or on a device of its own, as loading a checkpoint does.
+
+    What the model keeps in 32 bits on purpose stays so.
+    """
+    kept = set(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
+    if dtype == torch.float16:
+        kept |= set(getattr(model, "_keep_in_fp32_modules", None) or ())
+    made: dict[int, torch.nn.Parameter] = {}
+    for path, module in model.named_modules():
+        for name, old in list(module.named_parameters(recurse=False)):
+            cast = old.is_floating_point() and not any(k in f"{path}.{name}" for k in kept)
+            new = old.data.to(device=device if old.device.type != torch.device(device).type else None)
+            new = new.to(dtype) if cast else new
+            if new is not old.data and (new.dtype, new.device) != (old.dtype, old.device):
+                setattr(module, name, made.setdefault(id(old), torch.nn.Parameter(new, old.requires_grad)))
 
 
 def _check_loaded(info: dict[str, Any], weights: str) -> None:
@@ -165,7 +215,15 @@ def make_cache(kind: str, model: torch.nn.Module, *, max_length: int, batch: int
         DriverError: transformers can't make that cache for this model.
     """
     _check_choice("cache", kind, CACHES)
-    config = model.config
+    special = caches.special_cache(model)
+    if special is not None:
+        if kind != "dynamic":
+            raise DriverError(
+                f"{type(model).__name__} takes no {kind} cache: it keeps a state of its own, or none",
+                "Choose the dynamic cache, which stands for the model's own.",
+            )
+        return special
+    config = model.config.get_text_config(decoder=True)
     where = next(model.parameters())
     try:
         # The device block puts a static cache's counters where the model is; without it they start on
@@ -190,7 +248,7 @@ def make_cache(kind: str, model: torch.nn.Module, *, max_length: int, batch: int
 
 def cache_argument(model: torch.nn.Module) -> str:
     """The name of forward's cache argument: "cache" since transformers 5.24, "past_key_values" before."""
-    return "cache" if "cache" in _forward_parameters(model) else "past_key_values"
+    return next((name for name in caches.CACHE_NAMES if name in _forward_parameters(model)), caches.CACHE_NAMES[-1])
 
 
 def keeps_last(model: torch.nn.Module) -> str | None:
@@ -201,7 +259,12 @@ def keeps_last(model: torch.nn.Module) -> str | None:
 
 def forward_kwargs(model: torch.nn.Module, cache: Any, *, last_only: bool) -> dict[str, Any]:
     """Keyword arguments of one forward beside input_ids: the cache, and the head's positions."""
-    kwargs: dict[str, Any] = {cache_argument(model): cache, "use_cache": True}
+    if isinstance(cache, caches.OwnCache):
+        kwargs: dict[str, Any] = cache.arguments()
+    elif isinstance(cache, caches.NoCache):
+        kwargs = {}
+    else:
+        kwargs = {cache_argument(model): cache, "use_cache": True}
     keep = keeps_last(model)
     if last_only and keep is not None:
         kwargs[keep] = 1
@@ -213,6 +276,10 @@ def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
 
     Counters of seen tokens are left out. Layers that hold nothing yet contribute nothing.
     """
+    if isinstance(cache, caches.NoCache):
+        return []
+    if isinstance(cache, caches.OwnCache):
+        return caches.tensors_of(cache.held, cache.name)
     found: list[tuple[str, torch.Tensor]] = []
     if hasattr(cache, "layers"):
         for i, layer in enumerate(cache.layers):
@@ -228,6 +295,15 @@ def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
 def choose_token(logits: torch.Tensor) -> torch.Tensor:
     """Greedy choice at the last position: [batch, positions, vocabulary] -> [batch, 1] int64."""
     return logits[:, -1:].argmax(dim=-1)
+
+
+def input_rows(model: torch.nn.Module, batch: int) -> int:
+    """Rows of input_ids for so many sequences: one each, or one for each codebook where a model has several."""
+    return batch * int(getattr(model.config, "num_codebooks", None) or 1) if _takes_codebook_rows(model) else batch
+
+
+def _takes_codebook_rows(model: torch.nn.Module) -> bool:
+    return type(model).__name__ in ("MusicgenForCausalLM", "MusicgenMelodyForCausalLM")
 
 
 def run_prefill(model: torch.nn.Module, cache: Any, input_ids: torch.Tensor, *, last_only: bool) -> torch.Tensor:
@@ -247,13 +323,21 @@ def _forward(model: torch.nn.Module, cache: Any, input_ids: torch.Tensor, *, las
     kwargs = forward_kwargs(model, cache, last_only=last_only)
     # no_grad, not inference_mode: in inference mode a dispatch mode is handed linear and matmul whole.
     with torch.no_grad():
-        if "cache_position" in _forward_parameters(model):
+        if "cache_position" in _forward_parameters(model) and not isinstance(cache, (caches.OwnCache, caches.NoCache)):
             # Before 5.x a static cache is asked for its length by looking at its values, which the
             # meta device has not; so the position is kept on the cache and handed over.
             seen = getattr(cache, "kernelroof_tokens", 0)
             cache.kernelroof_tokens = seen + input_ids.shape[1]
             kwargs["cache_position"] = torch.arange(seen, seen + input_ids.shape[1], device=input_ids.device)
-        logits = model(input_ids=input_ids, **kwargs).logits
+        if isinstance(cache, caches.NoCache):
+            input_ids = cache.extend(input_ids)
+        elif caches.cuts_tokens_itself(model):
+            earlier = getattr(cache, "kernelroof_ids", None)
+            input_ids = cache.kernelroof_ids = input_ids if earlier is None else torch.cat([earlier, input_ids], dim=1)
+        result = model(input_ids=input_ids, **kwargs)
+        if isinstance(cache, caches.OwnCache):
+            cache.keep(result)
+        logits = result.logits
     assert isinstance(logits, torch.Tensor)
     return logits
 

@@ -4,7 +4,7 @@ The rough time has few terms, each with a cause: a floor, whole waves of tiles o
 It leaves out what a kernel library decides; `efficiency.py` corrects it with what was measured.
 """
 
-from __future__ import annotations
+# Annotations are not postponed here: NamedTuple would compile each at import, half of the time that importing takes.
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -96,12 +96,14 @@ def gemm_rough(shape: Gemm, work: Work, chip: Chip, terms: tuple[float, ...]) ->
     sms, flop_s, byte_s = chip
     unit = 2 * k * sms / flop_s
     tall, wide = -(-m // 128), -(-n // 128)
+    # Few tokens take narrower tiles: padding them to 64 rows would cost a GPU with little compute its bandwidth.
+    height = 64 if m > 48 else -(-m // 16) * 16
     best = work.moved_bytes / (byte_s * memory)
     fastest = 1e9
     for tiles, tile_s in (
         (min(tall * -(-n // 256), -(-m // 256) * wide), 32768 * unit / large),
         (tall * wide, 16384 * unit / middle),
-        (-(-m // 64) * wide, 8192 * unit / small),
+        (-(-m // height) * wide, height * 128 * unit / small),
     ):
         busy = -(-tiles // sms) * tile_s
         if 2 * tiles <= sms and k >= 2 * _SPLIT_LENGTH:

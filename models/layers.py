@@ -13,9 +13,12 @@ class Linear(NamedTuple):
     """A weight matrix [inputs, outputs], with the name that its module has within the layer.
 
     copies: matrices of this shape that are held: 1, or the number of routed experts.
-    used: how many of the copies multiply each token (top-k).
+    used: how many of the copies multiply each token (top-k); 0: held, but not run.
+    dense: transformers multiplies each token by every copy, and by zero what was not chosen.
     per: "token": applied to every new token; "context": applied again to every cached token in each
-        forward (the expansion of a latent cache).
+        forward (the expansion of a latent cache); "logit": applied to the positions that get logits.
+    bits: size of an element that the model's code fixes (a router held in float32 in a 16-bit model);
+        None: the run's format.
     """
 
     name: str
@@ -25,6 +28,13 @@ class Linear(NamedTuple):
     copies: int = 1
     used: int = 1
     per: str = "token"
+    bits: int | None = None
+    dense: bool = False
+
+    @property
+    def run(self) -> int:
+        """Copies that multiply each token."""
+        return self.copies if self.dense else self.used
 
     @property
     def elements(self) -> int:
@@ -39,6 +49,9 @@ class Attention(NamedTuple):
     latest tokens that a query sees, its own among them; None: all. `kept_width` is the number of
     elements that the layer's cache grows by per token (0 where it reads another layer's), and
     `read_width` what a query reads per token it sees.
+
+    masked: Hugging Face hands this attention an explicit mask whatever the prompt, so that nothing is
+    skipped. more_flops: FLOP per query-key pair besides scores and weighted sum (choosing keys, a second attention).
     """
 
     heads: int
@@ -48,6 +61,8 @@ class Attention(NamedTuple):
     window: int | None
     kept_width: int
     read_width: int
+    masked: bool = False
+    more_flops: int = 0
 
 
 class State(NamedTuple):
@@ -64,6 +79,17 @@ class State(NamedTuple):
     scan_flops: int
 
 
+class Part(NamedTuple):
+    """A piece of a layer, as a reader of one kind (attention, state, MLP) describes it; fields as in `LayerGroup`."""
+
+    linears: tuple[Linear, ...] = ()
+    vectors: int = 0
+    wide_vectors: int = 0
+    attention: Attention | None = None
+    state: State | None = None
+    inner: int = 0
+
+
 class LayerGroup(NamedTuple):
     """Layers that are alike, with their positions in the model."""
 
@@ -75,6 +101,10 @@ class LayerGroup(NamedTuple):
     state: State | None
     inner: int
     """Elements per token that are alive at the widest moment inside the layer, its input and residual apart."""
+    wide_vectors: int = 0
+    """Small parameters that the model's code holds in float32 whatever the run's format."""
+    label: str = ""
+    """What kind of layers these are, in words."""
 
     @property
     def layers(self) -> int:
@@ -82,9 +112,29 @@ class LayerGroup(NamedTuple):
 
 
 def attention(
-    heads: int, kv_heads: int, head_dim: int, value_dim: int | None = None, window: int | None = None
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    value_dim: int | None = None,
+    window: int | None = None,
+    keeps: bool = True,
 ) -> Attention:
-    """Ordinary (multi-head, grouped-query, multi-query) attention, which keeps K and V of its own heads."""
+    """Ordinary (multi-head, grouped-query, multi-query) attention, which keeps K and V of its own heads.
+
+    `keeps` is False where the layer reads K and V that an earlier layer has kept.
+    """
     value_dim = head_dim if value_dim is None else value_dim
     width = kv_heads * (head_dim + value_dim)
-    return Attention(heads, kv_heads, head_dim, value_dim, window, width, width)
+    return Attention(heads, kv_heads, head_dim, value_dim, window, keeps * width, width)
+
+
+def join(*parts: Part) -> Part:
+    """One part from several: at most one of them may have an attention, and one a state."""
+    return Part(
+        linears=tuple(li for p in parts for li in p.linears),
+        vectors=sum(p.vectors for p in parts),
+        wide_vectors=sum(p.wide_vectors for p in parts),
+        attention=next((p.attention for p in parts if p.attention), None),
+        state=next((p.state for p in parts if p.state), None),
+        inner=max((p.inner for p in parts), default=0),
+    )

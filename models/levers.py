@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 from kernelroof.models.batching import continuous_batches, static_batches
 from kernelroof.models.capacity import largest_batch
 from kernelroof.models.chunked import chunked_prefill
-from kernelroof.models.coefficients import coefficients
-from kernelroof.models.dtypes import BITS
+from kernelroof.models.coefficients import Coefficients, coefficients
 from kernelroof.models.errors import UsageError
-from kernelroof.models.estimate import Costs, PhaseCost, costs
+from kernelroof.models.estimate import Costs, PhaseCost, compute_time, costs, quantised_peak
 from kernelroof.models.forward import Part, forward_cost
 from kernelroof.models.offload import TIERS, offload
 from kernelroof.models.parallel import split
@@ -35,6 +34,12 @@ class Device(NamedTuple):
     memory_bytes: int
     peer_byte_s: float
     host_byte_s: float
+    quantised: tuple[tuple[str, float], ...] = ()
+    """Peaks of products of quantised operands, by class."""
+
+    def apart(self, of: Costs | Coefficients) -> float:
+        """The peak of the quantised products of a model (FLOP/s)."""
+        return quantised_peak(of.quantised, dict(self.quantised), self.flop_s)
 
 
 class Assumed(NamedTuple):
@@ -123,18 +128,21 @@ def best_first(found: Sequence[Lever], before: State, goal: str) -> list[Lever]:
     return sorted(found, key=key)
 
 
-def _phase_s(phase: PhaseCost, device: Device) -> float:
-    return float(max((phase.flops + phase.scan_flops) / device.flop_s, phase.executed_bytes / device.byte_s))
+def _phase_s(cost: Costs, phase: PhaseCost, device: Device) -> float:
+    compute = compute_time(phase, device.flop_s, device.apart(cost))
+    return float(max(compute, phase.executed_bytes / device.byte_s))
 
 
 def _state(cost: Costs, batch: int, device: Device) -> State:
-    step = _phase_s(cost.first_step, device)
+    step = _phase_s(cost, cost.first_step, device)
     total = float(cost.total_bytes)
-    return State(_phase_s(cost.prefill, device), step, batch / step, total, 1, total <= device.memory_bytes)
+    return State(_phase_s(cost, cost.prefill, device), step, batch / step, total, 1, total <= device.memory_bytes)
 
 
-def _bound(phase: PhaseCost, device: Device) -> str:
-    compute = (phase.flops + phase.scan_flops) / device.flop_s
+def _bound(cost: Costs, device: Device) -> str:
+    """What bounds the first decode step."""
+    phase = cost.first_step
+    compute = compute_time(phase, device.flop_s, device.apart(cost))
     return "compute" if compute >= phase.executed_bytes / device.byte_s else "memory"
 
 
@@ -154,9 +162,10 @@ def _what_shrinks(before: PhaseCost, after: PhaseCost) -> str:
     return f"{words} {_gb(old)} -> {_gb(new)} of {_gb(before.executed_bytes)} moved per step"
 
 
-def _what_is_left(phase: PhaseCost, device: Device) -> str:
+def _what_is_left(cost: Costs, device: Device) -> str:
     """What bounds a decode step now."""
-    if _bound(phase, device) == "compute":
+    phase = cost.first_step
+    if _bound(cost, device) == "compute":
         return "the step is then compute-bound: fewer bytes no longer help"
     field, words = max(_PARTS, key=lambda part: getattr(phase, part[0]))
     return f"then {words} are {100 * getattr(phase, field) / phase.executed_bytes:.0f} % of the step's bytes"
@@ -172,29 +181,29 @@ def _formats(
     before = costs(spec, workload)
     found = []
     for dtype in formats:
-        if BITS[dtype] >= BITS[getattr(workload, field)]:
-            continue
         change: dict[str, Any] = {field: dtype}
         cost = costs(spec, workload._replace(**change))
+        if cost.weight_bytes + cost.kv_bytes >= before.weight_bytes + before.kv_bytes:
+            continue
         found.append(
             Lever(
                 name,
                 dtype,
                 _state(cost, workload.batch, device),
                 _what_shrinks(before.first_step, cost.first_step),
-                f"{_what_is_left(cost.first_step, device)}; {note}",
+                f"{_what_is_left(cost, device)}; {note}",
             )
         )
     return found or [Lever(name, "", None, f"already {getattr(workload, field)}", "")]
 
 
 def _weights(spec: ModelSpec, workload: Workload, device: Device, _before: State, _assumed: Assumed) -> list[Lever]:
-    note = "computed in 16 bit, so prefill gains nothing; scales not counted; check accuracy"
+    note = "a gain in prefill only where the GPU has a peak for it; check accuracy"
     return _formats(spec, workload, device, "weights_dtype", "weight quantisation", ("fp8", "int4"), note)
 
 
 def _kv(spec: ModelSpec, workload: Workload, device: Device, _before: State, _assumed: Assumed) -> list[Lever]:
-    note = "scales not counted; check accuracy at long contexts"
+    note = "check accuracy at long contexts"
     return _formats(spec, workload, device, "kv_dtype", "KV quantisation", ("fp8", "int4"), note)
 
 
@@ -213,7 +222,7 @@ def _batch(spec: ModelSpec, workload: Workload, device: Device, before: State, _
                 f"{batch:,}",
                 after,
                 f"weights are read once for {batch:,} sequences instead of {workload.batch:,}",
-                f"{most:,} fit; {_bound(cost.first_step, device)}-bound, KV is {100 * share:.0f} % of what must move; "
+                f"{most:,} fit; {_bound(cost, device)}-bound, KV is {100 * share:.0f} % of what must move; "
                 f"each token takes {after.step_s / before.step_s:.2f} x as long",
             )
         )
@@ -252,6 +261,7 @@ def _tensor(spec: ModelSpec, workload: Workload, device: Device, _before: State,
                 byte_s=device.byte_s,
                 link_byte_s=device.peer_byte_s,
                 executed=True,
+                quantised_peaks=dict(device.quantised),
             )
         except UsageError as error:
             found.append(Lever(name, f"{tp * pp} GPUs", None, error.what, ""))
@@ -294,7 +304,7 @@ def _cache(spec: ModelSpec, workload: Workload, device: Device, _before: State, 
             "in place",
             _state(cost, workload.batch, device),
             _what_shrinks(old.first_step, cost.first_step),
-            f"{_what_is_left(cost.first_step, device)}; half a block per sequence stays empty",
+            f"{_what_is_left(cost, device)}; half a block per sequence stays empty",
         )
     ]
 
@@ -324,7 +334,7 @@ def _speculative(spec: ModelSpec, workload: Workload, device: Device, before: St
     plain = forward_cost(model, [Part(1, workload.prompt, workload.batch)])
     besides = costs(spec, workload).first_step
     copied = besides.executed_bytes - besides.bytes
-    verify_s = max(verify.flops / device.flop_s, (verify.bytes + copied) / device.byte_s)
+    verify_s = max(verify.compute_s(device.flop_s, device.apart(model)), (verify.bytes + copied) / device.byte_s)
     step = (verify_s + k * assumed.draft_step_s) / tokens
     extra = verify.flops / plain.flops
     return [
@@ -346,8 +356,9 @@ def _prefix(spec: ModelSpec, workload: Workload, device: Device, before: State, 
     model = coefficients(spec, precision_of(spec, workload))
     rest = forward_cost(model, [Part(workload.prompt - past, past, workload.batch)])
     cost = costs(spec, workload)
-    shrunk = _phase_s(cost.prefill, device) * rest.ideal_s(device.flop_s, device.byte_s)
-    whole = forward_cost(model, [Part(workload.prompt, 0, workload.batch)]).ideal_s(device.flop_s, device.byte_s)
+    peaks = device.flop_s, device.byte_s, device.apart(model)
+    shrunk = _phase_s(cost, cost.prefill, device) * rest.ideal_s(*peaks)
+    whole = forward_cost(model, [Part(workload.prompt, 0, workload.batch)]).ideal_s(*peaks)
     saved = (workload.batch - 1) * past * cost.kv_bytes_per_token
     after = before._replace(prefill_s=shrunk / whole, total_bytes=before.total_bytes - saved)
     return [
@@ -375,6 +386,7 @@ def _chunked(spec: ModelSpec, workload: Workload, device: Device, before: State,
             context=workload.prompt + 1,
             flop_s=device.flop_s,
             byte_s=device.byte_s,
+            quantised_flop_s=device.apart(model),
         )
         return found.longest_stall_s, found.prefill_s
 

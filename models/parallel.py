@@ -8,11 +8,12 @@ boundary hands the activations on. A ring all-reduce of n bytes sends 2 (tp - 1)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kernelroof.models.dtypes import BITS
 from kernelroof.models.errors import UsageError
-from kernelroof.models.estimate import PhaseCost, costs
+from kernelroof.models.estimate import PhaseCost, compute_time, costs, quantised_peak
 from kernelroof.models.layers import Attention, LayerGroup, Linear
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload
@@ -53,11 +54,13 @@ def split(
     byte_s: float,
     link_byte_s: float,
     executed: bool = False,
+    quantised_peaks: Mapping[str, float] | None = None,
 ) -> Split:
     """Estimate a split of `spec` over tp * pp GPUs.
 
     Args:
         flop_s, byte_s: peaks of one GPU (FLOP/s, B/s).
+        quantised_peaks: peaks (FLOP/s) of products of quantised operands, by class.
         link_byte_s: what one GPU can send to the others, one direction (B/s).
         executed: count all bytes that the estimate knows (`PhaseCost.executed_bytes`), not only those that must move.
 
@@ -70,7 +73,8 @@ def split(
     times, sizes = [], []
     for stage in stages:
         cost = costs(_shard(stage, tp), workload)
-        prefill, step = (_phase_s(phase, flop_s, byte_s, executed) for phase in (cost.prefill, cost.first_step))
+        apart = quantised_peak(cost.quantised, quantised_peaks or {}, flop_s)
+        prefill, step = (_phase_s(phase, flop_s, byte_s, executed, apart) for phase in (cost.prefill, cost.first_step))
         times.append((prefill, step))
         sizes.append((cost.total_bytes, cost.weight_bytes, cost.kv_bytes))
     total, weights, kv = max(sizes)
@@ -113,9 +117,9 @@ def split(
     )
 
 
-def _phase_s(phase: PhaseCost, flop_s: float, byte_s: float, executed: bool) -> float:
+def _phase_s(phase: PhaseCost, flop_s: float, byte_s: float, executed: bool, apart: float) -> float:
     moved = phase.executed_bytes if executed else phase.bytes
-    return float(max((phase.flops + phase.scan_flops) / flop_s, moved / byte_s))
+    return float(max(compute_time(phase, flop_s, apart), moved / byte_s))
 
 
 def _stages(spec: ModelSpec, pp: int) -> list[ModelSpec]:

@@ -1,60 +1,61 @@
-"""How weights and cache are stored: bits per element, scales and zeros, and which matrices are left out."""
+"""Which format each part of a model is held in, and which matrices are left as they were."""
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 from typing import NamedTuple
 
-from kernelroof.models.dtypes import BITS
+from kernelroof.models.formats import PLAIN, Format, cache_format, weight_format
+from kernelroof.models.modules import Modules
 
-
-class Format(NamedTuple):
-    """Storage of a matrix: `bits` per element, and per group of elements a scale and a zero point.
-
-    group: elements along the inputs that share a scale; 0: no scales; None: one per output channel.
-    """
-
-    name: str
-    bits: int
-    group: int | None = 0
-    scale_bits: int = 0
-    zero_bits: int = 0
-
-    def matrix_bytes(self, inputs: int, outputs: int) -> int:
-        """Bytes of a matrix [inputs, outputs]."""
-        bits = inputs * outputs * self.bits
-        if self.group != 0:
-            groups = 1 if self.group is None else -(-inputs // self.group)
-            bits += groups * outputs * (self.scale_bits + self.zero_bits)
-        return (bits + 7) // 8
+_ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
+"""Modules that choose experts: small, sensitive, and left alone by every method."""
 
 
 class Precision(NamedTuple):
     """Formats of one run.
 
-    run: what activations, norms and biases are held in. `linear` applies to the layers' matrices
-    except those whose path matches a pattern in `excluded` (as in a checkpoint's
-    modules_to_not_convert), which are held in `run`, as are table and head.
+    run: what activations, norms, biases and unquantised matrices are held in. `linear` applies to the
+    layers' matrices, but not to routers nor to those in `excluded`; a rule that holds a matrix comes
+    before `linear`. `table` and `head`: formats of embedding and head; None: `run`.
     """
 
     run: str
     linear: Format
     kv: Format
-    excluded: tuple[str, ...] = ()
+    excluded: Modules = Modules()
+    rules: tuple[tuple[Modules, Format], ...] = ()
+    table: Format | None = None
+    head: Format | None = None
 
     def of(self, path: str) -> Format:
         """The format of a layer's matrix, by its module path without the model's prefix."""
-        return plain(self.run) if any(fnmatch.fnmatch(path, p) for p in self.excluded) else self.linear
+        if path.rpartition(".")[2] in _ROUTERS or self.excluded.holds(path):
+            return PLAIN[self.run]
+        return next((f for modules, f in self.rules if modules.holds(path)), self.linear)
 
+    @property
+    def by_name(self) -> bool:
+        """Whether matrices of one kind may differ between layers."""
+        return bool(self.rules or self.excluded.names or self.excluded.regexes)
 
-@functools.cache
-def plain(dtype: str) -> Format:
-    """A format without scales."""
-    return Format(dtype, BITS[dtype])
+    @property
+    def computes(self) -> bool:
+        """Whether some products have both operands quantised."""
+        return any(f.compute for f in (self.linear, *(f for _, f in self.rules)))
+
+    @property
+    def table_format(self) -> Format:
+        return self.table or PLAIN[self.run]
+
+    @property
+    def head_format(self) -> Format:
+        return self.head or PLAIN[self.run]
 
 
 @functools.cache
 def precision(run: str, weights: str | None = None, kv: str | None = None) -> Precision:
     """Run format, format of the layers' matrices, format of the cache, by name."""
-    return Precision(run, plain(weights or run), plain(kv or run))
+    linear = weight_format(weights or run)
+    outer = linear if linear.average else None
+    return Precision(run, linear, cache_format(kv or run), table=outer, head=outer)

@@ -35,9 +35,9 @@ def load_config(model: str) -> dict[str, Any]:
             raise UnknownModelError(
                 f"the folder {model} has no config.json", "Give a model's folder or its config.json."
             )
-        return _read(path)
+        return _read_with_siblings(path)
     if os.path.isfile(model):
-        return _read(model)
+        return _read_with_siblings(model)
     if model.count("/") == 1 and not model.endswith(".json") and model[0] not in "./~":
         return _read(_from_hub(model))
     import difflib
@@ -59,6 +59,17 @@ def display_name(model: str) -> str:
             return stem.removesuffix("_config")
         return os.path.basename(os.path.dirname(os.path.abspath(path)))
     return os.path.basename(os.path.abspath(path)) if os.path.isdir(path) else path
+
+
+def _read_with_siblings(path: str) -> dict[str, Any]:
+    """A config.json and the hf_quant_config.json beside it, which modelopt writes for quantised checkpoints."""
+    config = _read(path)
+    beside = path.removesuffix("config.json") + "hf_quant_config.json"
+    if not path.endswith("config.json") or path == beside or not os.path.isfile(beside):
+        return config
+    from kernelroof.models.quant_config import with_hf_quant_config
+
+    return with_hf_quant_config(config, _read(beside))
 
 
 def _read(path: str) -> dict[str, Any]:

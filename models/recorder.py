@@ -15,6 +15,9 @@ from kernelroof.models import flops, hf, traffic
 from kernelroof.models.kinds import ROOT_MODULE, kind_of
 from kernelroof.models.ops import ModuleIO, TracedOp
 
+_SOFTMAXES = frozenset({"aten::_softmax", "aten::_safe_softmax", "aten::logsumexp"})
+"""What tells attention, taken apart, from other products of activations."""
+
 
 class _Raw(NamedTuple):
     """One op before its bytes are sorted into weights, cache and activations; (storage id, bytes) pairs."""
@@ -26,6 +29,8 @@ class _Raw(NamedTuple):
     writes: list[tuple[int, int]]
     dtype: str
     shapes: str
+    scan_of: _Call | None
+    """For a product without a weight among its operands, the module call that runs it."""
 
 
 class _Extent:
@@ -46,6 +51,8 @@ class _Call:
         self.extents: dict[int, _Extent] = {}
         self.results: dict[int, int] = {}
         self.new_kv_bytes = 0
+        self.normalises = False
+        """Whether it takes a softmax: then its products of activations are attention, taken apart."""
 
 
 class Recorder:
@@ -54,6 +61,8 @@ class Recorder:
     def __init__(self, weight_ids: frozenset[int]) -> None:
         self.weight_ids = weight_ids
         self.kv_ids: set[int] = set()
+        self.from_weights: set[int] = set()
+        """Storages computed from weights alone: casts and copies of them."""
         self.storages: dict[int, Any] = {}
         self.raw: list[_Raw] = []
         self.roles: list[str] = []
@@ -75,12 +84,25 @@ class Recorder:
             for storage, size in writes:
                 e = call.extents.setdefault(storage, _Extent())
                 e.written = min(e.written + size, self.storages[storage].nbytes())
+        scan_of = self._activations_only(op, work, reads, writes)
         results = traffic.tensors_in(out)
         dtype = str(results[0].dtype).removeprefix("torch.") if results else ""
         shapes = " ".join(f"[{','.join(map(str, t.shape))}]" for t in traffic.tensors_in(inputs))
         module = self.stack[-1].module if self.stack else ROOT_MODULE
-        self.raw.append(_Raw(module, op, work, reads, writes, dtype, shapes))
+        self.raw.append(_Raw(module, op, work, reads, writes, dtype, shapes, scan_of))
         self.roles.append(self.role)
+
+    def _activations_only(
+        self, op: str, work: flops.Work, reads: list[tuple[int, int]], writes: list[tuple[int, int]]
+    ) -> _Call | None:
+        """The running call if this is a product of activations alone; keeps count of what is made of weights."""
+        call = self.stack[-1] if self.stack else None
+        if op in _SOFTMAXES and call is not None:
+            call.normalises = True
+        weights = [s in self.weight_ids or s in self.from_weights for s, _size in reads]
+        if weights and all(weights):
+            self.from_weights.update(s for s, _size in writes)
+        return call if work.kind == flops.MATMUL and not any(weights) else None
 
     def enter(self, module: str) -> None:
         self.stack.append(_Call(module, len(self.raw)))
@@ -121,6 +143,8 @@ class Recorder:
             weight, act_read, kv_read = self._split(raw.reads)
             _none, act_write, kv_write = self._split(raw.writes)
             work = raw.work
+            if raw.scan_of is not None and not raw.scan_of.normalises:
+                work = work._replace(kind=flops.SCAN)
             found.append(
                 TracedOp(
                     phase, step, raw.module, raw.op, ordinal, work.flops, work.flops_full, work.kind,

@@ -1,23 +1,44 @@
 """What a model is made of, read from a Hugging Face config without torch or transformers.
 
-Only families whose weights are known to the last tensor are read here; anything else is an error
-that names `model_type`, never a generic guess.
+The reader goes by the config's fields; `kernelroof.models.families` holds what only code says. What it
+does not know (an unknown kind of layer or cache, a missing field) is an error that names the field,
+never a generic guess.
 """
 
 from __future__ import annotations
 
+import functools
+import json
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kernelroof.models.errors import ConfigError
-from kernelroof.models.layers import Attention, LayerGroup, Linear, attention
+from kernelroof.models import installed
+from kernelroof.models.attention_kinds import attention_part
+from kernelroof.models.block_kinds import block_part
+from kernelroof.models.errors import ConfigError, NoClosedFormError
+from kernelroof.models.extra_kinds import extra_parts, outside
+from kernelroof.models.families import FAMILIES, REFUSED, SAME_CODE, WRAPPERS
+from kernelroof.models.family import Family, Layer
+from kernelroof.models.fields import Fields
+from kernelroof.models.layer_types import layer_count, layer_types
+from kernelroof.models.layers import Attention, LayerGroup, Linear, Part, join
+from kernelroof.models.mlp_kinds import feed_forward
+from kernelroof.models.quantised import Quantised, quantised
+from kernelroof.models.state_kinds import state_part
+from kernelroof.models.towers import Tower, read_tower
+from kernelroof.models.unknown import generic_family
 
 
 class ModelSpec(NamedTuple):
     """A decoder: its layers in groups that are alike, the embedding table and the head. Sizes are element counts.
 
     `tied` means that the head multiplies by the embedding table, so its parameters are held once.
-    `vectors` are parameters outside the layers that multiply nothing (the last norm).
+    `vectors` are parameters outside the layers that multiply nothing (the last norm), `linears` matrices
+    outside the layers other than the head, and `gathered` further tables of which only rows are read
+    (learned positions, embeddings per layer). `eager` means that transformers runs this model with eager
+    attention only. `tower` is what a wrapper holds beside the decoder, which decoding text does not
+    touch. `notes` say what was assumed. `max_positions` is None where nothing limits the context.
     """
 
     name: str
@@ -29,9 +50,18 @@ class ModelSpec(NamedTuple):
     head: Linear
     tied: bool
     vectors: int
-    max_positions: int
+    max_positions: int | None
     dtype: str
-    quantised: bool
+    quantised: Quantised | None
+    linears: tuple[Linear, ...] = ()
+    gathered: int = 0
+    eager: bool = False
+    tower: Tower | None = None
+    notes: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        # Specs are keys of a cache on the estimate's fast path; equal ones agree in these.
+        return hash((self.name, self.model_type, self.hidden, self.vocab, self.max_positions))
 
     @property
     def layers(self) -> int:
@@ -56,35 +86,13 @@ class ModelSpec(NamedTuple):
         return self.attention.head_dim if self.attention else 0
 
 
-class _Family(NamedTuple):
-    """What a model type fixes in code and its config does not say."""
-
-    qkv_bias: str | bool  # a bool, or the config field that decides
-    output_bias: str | bool
-    mlp_bias: str | bool
-    qk_norm: bool
-
-
-_FAMILIES: dict[str, _Family] = {
-    "llama": _Family("attention_bias", "attention_bias", "mlp_bias", False),
-    "mistral": _Family(False, False, False, False),
-    "qwen2": _Family(True, False, False, False),
-    "qwen3": _Family("attention_bias", "attention_bias", False, True),
-    "qwen3_vl_text": _Family("attention_bias", "attention_bias", False, True),
-}
-
-_DTYPES = {
-    "float32": "float32",
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "float": "float32",
-    "half": "float16",
-}
+_WRAPPED = ("text_config", "llm_config", "language_config")
+_POSITIONS = ("max_position_embeddings", "model_max_length", "context_length", "seq_length", "max_seq_len", "n_ctx")
 
 
 def known_families() -> tuple[str, ...]:
     """Model types that the closed form knows."""
-    return tuple(sorted(_FAMILIES))
+    return tuple(sorted(FAMILIES))
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -93,17 +101,31 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     Wrappers (vision-language models) keep it under `text_config`; what the wrapper says about
     dtype, tying and quantisation applies where the inner part is silent.
     """
-    inner = config.get("text_config")
-    if not isinstance(inner, Mapping):
+    inner = next((config[k] for k in _WRAPPED if isinstance(config.get(k), Mapping)), None)
+    if inner is None:
         return config
+    if isinstance(inner.get("text_config"), Mapping):
+        inner = text_config(inner)
     outer = {
-        k: config[k] for k in ("torch_dtype", "dtype", "tie_word_embeddings", "quantization_config") if k in config
+        k: config[k]
+        for k in ("torch_dtype", "dtype", "tie_word_embeddings", "quantization_config")
+        if config.get(k) is not None
     }
-    return {**outer, **inner}
+    merged = {**outer, **{k: v for k, v in inner.items() if v is not None or k not in outer}}
+    if "tie_word_embeddings" in outer:
+        # The head is the wrapper's, so its word on tying counts.
+        merged["tie_word_embeddings"] = outer["tie_word_embeddings"]
+    return merged
 
 
-def read_spec(config: Mapping[str, Any], name: str = "model") -> ModelSpec:
+def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | None = None) -> ModelSpec:
     """Read a model spec from the content of a `config.json`.
+
+    Args:
+        config: the content of a config.json.
+        name: the model's name, for messages and records.
+        latent: whether the cache of a latent attention holds the latent (True) or expanded heads; None:
+            as the installed transformers does.
 
     Raises:
         ConfigError: unknown family, missing or senseless field; the message names the field.
@@ -112,120 +134,158 @@ def read_spec(config: Mapping[str, Any], name: str = "model") -> ModelSpec:
         raise ConfigError(f"{name}: the config is not a JSON object", "Give the config.json of a Hugging Face model.")
     text = text_config(config)
     model_type = text.get("model_type")
-    family = _FAMILIES.get(model_type) if isinstance(model_type, str) else None
-    if family is None:
+    family, notes = _family(text, model_type, name)
+    if text is not config and str(config.get("model_type")) in WRAPPERS:
+        family = family._replace(**WRAPPERS[str(config.get("model_type"))])
+    fields = Fields(text, name, family.aliases, {**defaults_of(model_type), **family.defaults})
+    if family.needs and not fields.flag(family.needs):
         raise ConfigError(
-            f"{name}: no closed form for model_type {model_type!r}",
-            f"Known: {', '.join(known_families())}.",
+            f"{name}: {family.needs} is not true, so that this {model_type} is an encoder, which keeps no cache",
+            "Give the config of a decoder.",
         )
-    hidden = _size(text, "hidden_size", name)
-    heads = _size(text, "num_attention_heads", name)
-    kv_heads = _size(text, "num_key_value_heads", name) if text.get("num_key_value_heads") is not None else heads
-    if heads % kv_heads:
-        raise ConfigError(
-            f"{name}: num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}",
-            "Correct one of the two in the config.",
-        )
-    if text.get("head_dim") is not None:
-        head_dim = _size(text, "head_dim", name)
-    elif hidden % heads:
-        raise ConfigError(
-            f"{name}: hidden_size {hidden} is not a multiple of num_attention_heads {heads} and head_dim is absent",
-            "Add head_dim to the config.",
-        )
-    else:
-        head_dim = hidden // heads
-    if head_dim % 2:
-        raise ConfigError(
-            f"{name}: head_dim is {head_dim}, and rotary positions turn its elements in pairs",
-            "Give an even head_dim (hidden_size / num_attention_heads where it is absent).",
-        )
-    layers = _size(text, "num_hidden_layers", name)
-    wide = _size(text, "intermediate_size", name)
-    vocab = _size(text, "vocab_size", name)
-    mlp_bias = _decide(family.mlp_bias, text, name)
-    group = LayerGroup(
-        indices=tuple(range(layers)),
-        linears=(
-            *_projections(
-                hidden,
-                heads * head_dim,
-                kv_heads * head_dim,
-                _decide(family.qkv_bias, text, name),
-                _decide(family.output_bias, text, name),
-            ),
-            Linear("mlp.gate_proj", hidden, wide, mlp_bias),
-            Linear("mlp.up_proj", hidden, wide, mlp_bias),
-            Linear("mlp.down_proj", wide, hidden, mlp_bias),
-        ),
-        vectors=2 * hidden + family.qk_norm * 2 * head_dim,
-        attention=attention(heads, kv_heads, head_dim, window=_window(text, name)),
-        state=None,
-        inner=3 * wide,
-    )
+    version = installed.transformers_version()
+    has_latent = fields.has("kv_lora_rank")
+    if latent is None:
+        latent = installed.keeps_latent(version)
+    elif has_latent:
+        version = None
+    if has_latent:
+        notes = (*notes, installed.latent_note(latent, version))
+    if family.eager:
+        notes = (*notes, "transformers runs this model with eager attention only: --attn eager is what really runs")
+    if family.dense_experts:
+        notes = (*notes, "transformers multiplies every token by every expert of this model, and counts so here")
+    layers = layer_count(fields)
+    hidden, vocab = fields.size("hidden_size"), fields.size("vocab_size")
+    groups = _groups(fields, family, layers, latent)
+    rest = outside(fields, layers, family)
+    norm = _norm(fields, family)
+    width = fields.size("word_embed_proj_dim", "embedding_size", default=hidden)
+    positions = fields.size(family.positions) + family.position_offset if family.positions else 0
     return ModelSpec(
         name=name,
         model_type=str(model_type),
-        groups=(group,),
+        groups=groups,
         hidden=hidden,
         vocab=vocab,
-        table=vocab * hidden,
-        head=Linear("lm_head", hidden, vocab),
-        tied=_flag(text, "tie_word_embeddings", name),
-        vectors=hidden,
-        max_positions=_size(text, "max_position_embeddings", name),
-        dtype=_dtype(text, name),
-        quantised=bool(text.get("quantization_config")),
+        table=vocab * width,
+        head=Linear("lm_head", width, vocab, fields.rule(family.head_bias)),
+        tied=fields.flag("tie_word_embeddings"),
+        vectors=family.last_norm * norm * hidden + rest.vectors,
+        max_positions=_max_positions(fields, family, groups),
+        dtype=fields.dtype(),
+        quantised=quantised(text),
+        linears=rest.linears,
+        gathered=positions * width + rest.gathered,
+        eager=family.eager,
+        tower=read_tower(config, text, name),
+        notes=notes,
     )
 
 
-def _projections(hidden: int, q_width: int, kv_width: int, bias: bool, output_bias: bool) -> tuple[Linear, ...]:
-    """The four projections of ordinary attention."""
-    return (
-        Linear("self_attn.q_proj", hidden, q_width, bias),
-        Linear("self_attn.k_proj", hidden, kv_width, bias),
-        Linear("self_attn.v_proj", hidden, kv_width, bias),
-        Linear("self_attn.o_proj", q_width, hidden, output_bias),
+def _family(text: Mapping[str, Any], model_type: Any, name: str) -> tuple[Family, tuple[str, ...]]:
+    """The row of the table for a model type, and what was assumed in choosing it."""
+    if not isinstance(model_type, str):
+        raise ConfigError(f"{name}: the config has no model_type", 'Name the family, e.g. "model_type": "llama".')
+    same = SAME_CODE.get(model_type)
+    if same is not None:
+        return FAMILIES[same], (f"model_type {model_type} is read as {same}, whose code it names or shares",)
+    if model_type in FAMILIES:
+        note = FAMILIES[model_type].note
+        return FAMILIES[model_type], ((note,) if note else ())
+    if model_type in REFUSED:
+        raise NoClosedFormError(
+            f"{name}: no closed form for model_type {model_type!r}: {REFUSED[model_type]}",
+            "`kernelroof estimate --traced` runs the module itself on the meta device.",
+        )
+    return generic_family(text, model_type, name)
+
+
+@functools.cache
+def _all_defaults() -> dict[str, dict[str, Any]]:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "config_defaults.json")
+    with open(path, encoding="utf-8") as file:
+        found: dict[str, dict[str, Any]] = json.load(file)
+    return found
+
+
+def defaults_of(model_type: Any) -> Mapping[str, Any]:
+    """What transformers 5.24 puts where a config of a known type leaves a field out (`scripts/config_defaults.py`)."""
+    return _all_defaults().get(SAME_CODE.get(model_type, model_type), {})
+
+
+def _norm(fields: Fields, family: Family) -> int:
+    """Parameters per element of a norm."""
+    if isinstance(family.norm, int):
+        return family.norm
+    return 1 + fields.rule(family.norm)
+
+
+def _groups(fields: Fields, family: Family, layers: int, latent: bool) -> tuple[LayerGroup, ...]:
+    """All layers, those that are alike together, in the order in which they first appear."""
+    kinds = layer_types(fields, layers, family.pattern)
+    found: dict[tuple[Part, str], list[int]] = {}
+    known: dict[tuple[Any, ...], tuple[Part, str]] = {}
+    for index, kind in enumerate(kinds):
+        layer = Layer(fields.of_layer(index), family, index, kind, layers, latent)
+        part = _layer_part(layer)
+        part = known.setdefault(part, part)
+        found.setdefault(part, []).append(index)
+    return tuple(
+        LayerGroup(
+            indices=tuple(indices),
+            linears=part.linears,
+            vectors=part.vectors,
+            attention=part.attention,
+            state=part.state,
+            inner=part.inner,
+            wide_vectors=part.wide_vectors,
+            label=label,
+        )
+        for (part, label), indices in found.items()
     )
 
 
-def _size(config: Mapping[str, Any], field: str, name: str) -> int:
-    value = config.get(field)
-    if value is None:
-        raise ConfigError(f"{name}: the config has no {field}", "Add it, or give the model's own config.json.")
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(
-            f"{name}: {field} is {value!r}, not a whole number of at least 1", "Correct it in the config."
-        )
-    return value
+_LABELS = {
+    "full_attention": "full attention",
+    "sliding_attention": "sliding attention",
+    "chunked_attention": "chunked attention",
+    "indexed_attention": "indexed attention",
+    "linear_attention": "linear attention",
+    "conv": "short convolution",
+    "hybrid": "state and attention side by side",
+    "mlp": "feed-forward alone",
+    "moe": "experts alone",
+}
 
 
-def _flag(config: Mapping[str, Any], field: str, name: str) -> bool:
-    value = config.get(field, False)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise ConfigError(f"{name}: {field} is {value!r}, not true or false", "Correct it in the config.")
-    return value
+def _layer_part(layer: Layer) -> tuple[Part, str]:
+    """All of one layer, with a name for its kind."""
+    if layer.fields.has("block_configs"):
+        return block_part(layer)
+    norms = Part(vectors=layer.family.norms * _norm(layer.fields, layer.family) * layer.hidden)
+    if layer.kind in ("mlp", "moe"):
+        return join(norms, feed_forward(layer)), _LABELS[layer.kind]
+    parts = [norms]
+    if layer.kind in ("linear_attention", "conv", "hybrid"):
+        parts.append(state_part(layer))
+    if layer.kind not in ("linear_attention", "conv"):
+        parts.append(attention_part(layer))
+    alone = layer.family.mlp == "none" or layer.fields.has("hybrid_override_pattern") or _single(layer)
+    if not alone:
+        parts.append(feed_forward(layer))
+    return join(*parts, *extra_parts(layer)), _LABELS[layer.kind]
 
 
-def _decide(rule: str | bool, config: Mapping[str, Any], name: str) -> bool:
-    return rule if isinstance(rule, bool) else _flag(config, rule, name)
+def _single(layer: Layer) -> bool:
+    """Whether layers are a mixer or a feed-forward, never both (Nemotron-H)."""
+    return layer.family.norms == 1 and layer.family.mlp == "plain" and layer.fields.has("ssm_state_size")
 
 
-def _dtype(config: Mapping[str, Any], name: str) -> str:
-    value = config.get("dtype") or config.get("torch_dtype") or "bfloat16"
-    known = _DTYPES.get(str(value).removeprefix("torch."))
-    if known is None:
-        raise ConfigError(
-            f"{name}: torch_dtype {value!r} is not one of {', '.join(sorted(set(_DTYPES.values())))}",
-            "Correct it in the config.",
-        )
-    return known
-
-
-def _window(config: Mapping[str, Any], name: str) -> int | None:
-    """The attention window, where the config switches one on."""
-    if config.get("use_sliding_window") is False or config.get("sliding_window") is None:
-        return None
-    return _size(config, "sliding_window", name)
+def _max_positions(fields: Fields, family: Family, groups: tuple[LayerGroup, ...]) -> int | None:
+    """The longest context; None where positions are not encoded (states, attention biased by distance)."""
+    if any(fields.has(f) for f in _POSITIONS):
+        return fields.size(*_POSITIONS)
+    if family.rotary and any(g.attention for g in groups):
+        fields.size("max_position_embeddings")
+    return None

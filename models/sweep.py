@@ -16,7 +16,9 @@ class Points(NamedTuple):
     """One estimate per element; one-dimensional arrays of one length, or single numbers for all.
 
     `model` indexes the coefficients given to `estimate_points` (a model in its formats). Sizes are
-    tokens and sequences, `flop_s` and `byte_s` are the device's peaks in FLOP/s and B/s.
+    tokens and sequences, `flop_s` and `byte_s` are the device's peaks in FLOP/s and B/s;
+    `quantised_flop_s` is that of products whose operands are both quantised (None: `flop_s`), see
+    `kernelroof.models.estimate.quantised_peak`.
     """
 
     model: Any
@@ -25,17 +27,19 @@ class Points(NamedTuple):
     output: Any
     flop_s: Any
     byte_s: Any
+    quantised_flop_s: Any = None
 
 
 def estimate_points(
     models: Sequence[Coefficients], points: Points, flags: Flags, *, overhead: float = 0.10
 ) -> tuple[Costs, IdealTimes]:
-    """Estimate every point; each field of the results is an array (`stretches` is left empty).
+    """Estimate every point; each field of the results is an array (`stretches` and `quantised` are left empty).
 
     Counts are int64: exact up to 9.2e18, which a prefill of 10^5 tokens at batch 10^4 on a model of
     10^12 parameters stays under; bytes of routed experts are expected values, float64.
     """
-    columns = np.broadcast_arrays(*(np.asarray(p) for p in points))
+    given = points if points.quantised_flop_s is not None else points[:-1]
+    columns = np.broadcast_arrays(*(np.asarray(p) for p in given))
     index = columns[0]
     order = np.argsort(index, kind="stable")
     ends = np.searchsorted(index[order], np.arange(len(models) + 1))
@@ -44,13 +48,13 @@ def estimate_points(
         chosen = order[ends[row] : ends[row + 1]]
         if not len(chosen):
             continue
-        batch, prompt, output, flop_s, byte_s = (c[chosen] for c in columns[1:])
+        batch, prompt, output, flop_s, byte_s, *quantised = (c[chosen] for c in columns[1:])
         cost = costs_of(model, batch, prompt, output, flags, overhead, NUMPY)
-        results.put(chosen, cost, ideal_times(cost, flop_s, byte_s, NUMPY))
+        results.put(chosen, cost, ideal_times(cost, flop_s, byte_s, NUMPY, *quantised))
     return results.costs(), results.times()
 
 
-_SIZES = tuple(f for f in Costs._fields if f not in ("prefill", "first_step", "decode", "stretches"))
+_SIZES = tuple(f for f in Costs._fields if f not in ("prefill", "first_step", "decode", "stretches", "quantised"))
 _PHASES = ("prefill", "first_step", "decode")
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from kernelroof.models import dispatch, hf, linear
+from kernelroof.models.compat.values import Values
 from kernelroof.models.errors import DriverError, KernelroofError, UsageError
 from kernelroof.models.ops import ModuleIO, OpRow, TracedOp, summarise_ops
 
@@ -96,7 +97,7 @@ def trace(
     last_only = head == "last" and hf.keeps_last(model) is not None
     job = _Job(model, dispatch.storage_ids(model), cache, last_only, batch, prompt, output)
     try:
-        with hf.quiet(), hf.meta_autocast():
+        with hf.quiet(), hf.meta_autocast(), Values():
             prefill, decode = _all_forwards(job, wanted)
             forwards = [prefill, *decode]
             cache_bytes = _final_cache_bytes(job, forwards[-1])
@@ -220,4 +221,4 @@ def _new_cache(job: _Job) -> Any:
 
 
 def _tokens(job: _Job, length: int) -> torch.Tensor:
-    return torch.zeros((job.batch, length), dtype=torch.int64, device="meta")
+    return torch.zeros((hf.input_rows(job.model, job.batch), length), dtype=torch.int64, device="meta")

@@ -50,8 +50,8 @@ def rule(*ops: str) -> Callable[[Rule], Rule]:
 def traffic(func: torch._ops.OpOverload, args: Any, kwargs: Any, out: Any) -> Traffic:
     """The bytes of one dispatched op: its own rule, or inputs once and outputs once."""
     name = func._schema.name
-    if func.is_view:
-        return NOTHING
+    if func.is_view or (isinstance(out, Tensor) and out.numel() == 0):
+        return NOTHING  # an expert without tokens makes a product of no rows
     if name in _RULES:
         return _RULES[name](*args, **kwargs, out=out)
     if name.endswith("_like") or name.startswith("aten::new_"):
@@ -184,6 +184,17 @@ def _scatter(target: Tensor, _dim: int, index: Tensor, source: Any, *_: Any, **_
     """One element for each index; the source may be a number."""
     read = [_part(source, index.numel())] if isinstance(source, Tensor) else []
     return Traffic([*whole([index]), *read], [_part(target, index.numel())])
+
+
+@rule("aten::_grouped_mm", "transformers::grouped_mm_fallback")
+def _grouped_mm(a: Tensor, b: Tensor, offs: Tensor | None = None, *_: Any, out: Tensor, **__: Any) -> Traffic:
+    """a [S, K], b [E, K, N]: of the E matrices as many as rows can have, the smaller of E and S.
+
+    That is exact for one sequence's decode step, whose rows all have different ones. Otherwise it is the most
+    that can be read: how many a batch really needs depends on the data.
+    """
+    read = size_bytes(b) if b.dim() == 2 else size_bytes(b) // b.shape[0] * min(int(b.shape[0]), int(a.shape[0]))
+    return Traffic([*whole([a]), Access(b, read), *whole([] if offs is None else [offs])], whole([out]))
 
 
 def _part(tensor: Tensor, elements: int) -> Access:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from kernelroof.models.dtypes import BITS, RUN_DTYPES, canonical
+from kernelroof.models.dtypes import RUN_DTYPES, canonical
 from kernelroof.models.errors import ConfigError, UsageError
+from kernelroof.models.format_words import cache_words, compute_words, weight_words
+from kernelroof.models.formats import PLAIN, cache_format, weight_format
 from kernelroof.models.precision import Precision, precision
 from kernelroof.models.spec import ModelSpec
 
@@ -60,25 +63,20 @@ def make_workload(
     embedding: str = "gathered",
     overhead: float = 0.10,
 ) -> Workload:
-    """Return a checked workload; number formats default to the model's own.
+    """Return a checked workload; number formats default to the model's own, a quantised checkpoint's included.
 
     Raises:
         UsageError: a size below 1, an unknown format or convention, or more tokens than positions.
-        ConfigError: a quantised checkpoint without `weights_dtype`.
+        ConfigError: a checkpoint quantised in a way that is not read, without `weights_dtype`.
     """
     for option, size in (("--batch", batch), ("--prompt", prompt), ("--output", output)):
         if size < 1:
             raise UsageError(f"{option} is {size}", "Give a whole number of at least 1.")
-    if prompt + output > spec.max_positions:
+    if spec.max_positions is not None and prompt + output > spec.max_positions:
         raise UsageError(
             f"--prompt {prompt} + --output {output} = {prompt + output} tokens, but {spec.name} has "
             f"max_position_embeddings {spec.max_positions}",
             "Ask for fewer tokens.",
-        )
-    if spec.quantised and weights_dtype is None:
-        raise ConfigError(
-            f"{spec.name}: the config has a quantization_config, whose layout the closed form does not read",
-            "Say what to count with --weights-dtype (fp8, int8, int4 or a 16-bit format).",
         )
     if not 0 <= overhead <= 10:
         raise UsageError(f"--overhead is {overhead}", "Give a share such as 0.1 for 10 %.")
@@ -97,8 +95,8 @@ def make_workload(
         prompt=prompt,
         output=output,
         dtype=run,
-        weights_dtype=run if weights_dtype is None else canonical(weights_dtype, "--weights-dtype"),
-        kv_dtype=run if kv_dtype is None else canonical(kv_dtype, "--kv-dtype"),
+        weights_dtype=_own_weights(spec, run) if weights_dtype is None else weight_format(weights_dtype).name,
+        kv_dtype=_own_cache(spec, run) if kv_dtype is None else cache_format(kv_dtype).name,
         attn=attn,
         cache=cache,
         mask=mask,
@@ -109,8 +107,41 @@ def make_workload(
 
 
 def precision_of(spec: ModelSpec, workload: Workload) -> Precision:
-    """The formats that a workload holds the model in."""
-    return precision(workload.dtype, workload.weights_dtype, workload.kv_dtype)
+    """The formats that a workload holds the model in.
+
+    A quantised checkpoint says which matrices stay as they were, also where another format is asked for.
+    """
+    run, checkpoint = workload.dtype, spec.quantised
+    own = checkpoint is not None and checkpoint.linear is not None and workload.weights_dtype == checkpoint.linear.name
+    asked = precision(run, None if own else workload.weights_dtype, workload.kv_dtype)
+    if checkpoint is None or checkpoint.linear is None or asked.linear.average:
+        return asked
+    rules, linear = checkpoint.rules, checkpoint.linear
+    if not own:
+        linear = asked.linear
+        rules = tuple((modules, linear) for modules, _ in rules) if not checkpoint.everywhere else ()
+    return asked._replace(
+        linear=linear if checkpoint.everywhere else PLAIN[run],
+        excluded=checkpoint.excluded,
+        rules=rules,
+        head=linear if checkpoint.head else None,
+    )
+
+
+def _own_weights(spec: ModelSpec, run: str) -> str:
+    if spec.quantised is None:
+        return run
+    if spec.quantised.linear is None:
+        raise ConfigError(
+            f"{spec.name}: the config has a quantization_config that is not read here: {spec.quantised.why}",
+            "Say what to count with --weights-dtype (fp8, w8a8, int4-g128, nf4, bpw:4.85, or a 16-bit format).",
+        )
+    return spec.quantised.linear.name
+
+
+def _own_cache(spec: ModelSpec, run: str) -> str:
+    own = spec.quantised.kv if spec.quantised is not None else None
+    return run if own is None else own.name
 
 
 def effective_mask(workload: Workload) -> str:
@@ -124,8 +155,19 @@ def effective_mask(workload: Workload) -> str:
     return "full" if workload.attn == "eager" else "causal"
 
 
-def conventions(workload: Workload) -> dict[str, str]:
-    """The conventions behind the figures, in words, for print and JSON."""
+def conventions(
+    spec: ModelSpec,
+    workload: Workload,
+    classes: tuple[tuple[str, int], ...] = (),
+    flop_s: float | None = None,
+    peaks: Mapping[str, float] | None = None,
+) -> dict[str, str]:
+    """The conventions behind the figures, in words, for print and JSON.
+
+    classes: FLOPs by class of quantised products (`Coefficients.quantised`); flop_s and peaks: the
+    device's dense peaks in the run's format and by class, where there is a device.
+    """
+    held = precision_of(spec, workload)
     mask = effective_mask(workload)
     pairs = {
         "causal": "causal: S(S+1)/2 query-key pairs in prefill",
@@ -136,13 +178,6 @@ def conventions(workload: Workload) -> dict[str, str]:
         "static": "static: decode (and eager prefill) attends over its whole length, prompt + output; zero-filled once",
         "ideal": "ideal: new K and V appended in place",
     }[workload.cache]
-    weights = workload.weights_dtype
-    if workload.weights_dtype != workload.dtype:
-        before = " before scales and zeros" if BITS[workload.weights_dtype] < 16 else ""
-        weights = (
-            f"linears of the layers in {workload.weights_dtype}{before}; embedding, head, norms and biases in "
-            f"{workload.dtype}"
-        )
     return {
         "mask": pairs,
         "head": "logits of the last position only" if workload.head == "last" else "logits of all positions",
@@ -153,8 +188,9 @@ def conventions(workload: Workload) -> dict[str, str]:
         "decode": "context of every step is prompt + output"
         if workload.cache == "static"
         else "context of decode step k (from 0) is prompt + k + 1",
-        "weights": weights,
-        "compute": f"products computed in {workload.dtype} at its dense peak",
+        "weights": weight_words(held, workload.weights_dtype, spec.quantised),
+        "kv": cache_words(held.kv, workload.dtype),
+        "compute": compute_words(held, classes, flop_s, peaks or {}),
         "flops": "matrix products and attention; FMA = 2 FLOP",
         "units": "GB = 10^9 B",
         "overhead": f"{100 * workload.overhead:g} % of weights, KV and activations (allocator, context, buffers)",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from io import StringIO
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,13 @@ class TextTables:
 
     tables: tuple[TextTable, ...]
     noise: str
+
+
+class HeaderCells(NamedTuple):
+    """Where on its line a header begins, and its cells."""
+
+    offset: int
+    cells: tuple[str, ...]
 
 
 def read_bytes(source: Path) -> bytes:
@@ -132,13 +140,19 @@ def _headers(data: bytes, required: tuple[str, ...]) -> Iterator[_Header]:
         end = data.find(b"\n", at)
         end = len(data) if end < 0 else end
         line = data[begin:end].decode("utf-8", "replace").rstrip("\r")
-        for offset in _cell_starts(line):
-            cells = _cells(line[offset:])
-            if set(required) <= set(cells):
-                start = begin + len(line[:offset].encode())
-                yield _Header(tuple(c.strip() for c in cells), start, min(end + 1, len(data)), line[offset] == '"')
-                break
+        if found := header_in(line, required):
+            start = begin + len(line[: found.offset].encode())
+            yield _Header(found.cells, start, min(end + 1, len(data)), line[found.offset] == '"')
         at = end
+
+
+def header_in(line: str, required: tuple[str, ...]) -> HeaderCells | None:
+    """The header that a line holds, if it has all `required` cells, in whatever order and after whatever noise."""
+    for offset in _cell_starts(line):
+        cells = _cells(line[offset:].rstrip())
+        if set(required) <= set(cells):
+            return HeaderCells(offset, tuple(c.strip() for c in cells))
+    return None
 
 
 def _cell_starts(line: str) -> Iterator[int]:

@@ -6,7 +6,6 @@ program's own output may come first. gzip of any kind is looked into.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from kernelroof.models.errors import ReportError
+from kernelroof.parsers.csv_text import header_in
 from kernelroof.parsers.nsys_errors import error_from_output, importer_missing
 from kernelroof.parsers.nsys_reports import header_of, identify
 from kernelroof.parsers.nsys_schema import open_recording
@@ -29,13 +29,14 @@ NSYS_SQLITE = "nsys-sqlite"
 NSYS_STATS = "nsys-stats"
 NSYS_REPORT = "nsys-rep"
 QDSTRM = "qdstrm"
+PARQUET = "parquet"
 KINETO = "kineto"
 
 _READABLE = "ncu CSV or .ncu-rep, nsys .sqlite or stats CSV, or a torch.profiler trace (.json, .json.gz)"
 _HEAD = 1 << 20
 _TEXT_LIMIT = 1 << 28
 _SQLITE = b"SQLite format 3\x00"
-_MAGIC = ((b"NVR\x00", NCU_REPORT), (b"NVIDIA Tegra Profiler Report", NSYS_REPORT))
+_MAGIC = ((b"NVR\x00", NCU_REPORT), (b"NVIDIA Tegra Profiler Report", NSYS_REPORT), (b"PAR1", PARQUET))
 _STREAM = b"NVIDIA Nsight Systems Stream"
 _ENCODINGS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 
@@ -63,9 +64,11 @@ def detect(path: str | Path) -> Detected:
         ReportError: nothing that kernelroof reads; says what was seen.
     """
     path = Path(path)
-    if path.is_dir():
-        raise _folder(path)
     try:
+        if path.is_dir():
+            raise _folder(path)
+        if path.exists() and not path.is_file():
+            raise ReportError(f"{path} is a pipe or a device, no file", "Save what it gives to a file first.")
         with open(path, "rb") as file:
             gzipped = file.read(2) == b"\x1f\x8b"
         if gzipped:
@@ -106,8 +109,11 @@ def _detect(path: Path, file: BinaryIO, gzipped: bool) -> Detected:
     if head.lstrip()[:1] in (b"{", b"[") and _is_trace(head):
         return Detected(path, KINETO, gzipped=gzipped)
     file.seek(0)
-    found = _table(path, io.TextIOWrapper(file, encoding, "replace", newline=None))
-    return Detected(path, found[0], found[1], gzipped)
+    text = io.TextIOWrapper(file, encoding, "replace", newline=None)
+    try:
+        return Detected(path, *_table(path, text), gzipped)
+    finally:
+        text.detach()  # whoever opened the file closes it
 
 
 def _is_trace(head: bytes) -> bool:
@@ -149,8 +155,7 @@ def _limited(lines: io.TextIOWrapper) -> Iterator[str]:
 
 def _ncu_header(line: str) -> str:
     """The kind of ncu page that this line is the header of, or ""; noise may come before it."""
-    for begin in re.finditer(r'"ID"|(?<!\w)ID(?=,)', line):
-        cells = next(csv.reader([line[begin.start() :].strip()]), [])
-        if {"ID", "Kernel Name"} <= set(cells):
-            return NCU_DETAILS if {"Metric Name", "Metric Value"} <= set(cells) else NCU_RAW
-    return ""
+    found = header_in(line, ("ID", "Kernel Name"))
+    if found is None:
+        return ""
+    return NCU_DETAILS if {"Metric Name", "Metric Value"} <= set(found.cells) else NCU_RAW

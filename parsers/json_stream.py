@@ -75,7 +75,7 @@ class JsonStream:
         """All elements of the array whose "[" was just skipped, many at a time.
 
         Args:
-            decode: from the JSON of an array to its elements; a ValueError where it can't.
+            decode: from the JSON of an array to its elements; a ValueError or RecursionError where it can't.
             convert: the same for one element as Python's own decoder reads it (fractions as Decimal), given its
                 position too. It gets what `decode` refuses, so errors are raised here.
         """
@@ -99,7 +99,7 @@ class JsonStream:
         cut = self._last_boundary()
         # Only at a real boundary does the bracket close the array: inside a text it is part of the text, and
         # in an inner array it leaves the outer one open. So success proves the boundary.
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             found = decode(f"[{self._window[self._at : cut]}]")
             self._at = max(self._at, cut)
             return found
@@ -128,6 +128,8 @@ class JsonStream:
                 if not self._read_on():
                     raise (_cut_short(self.path) if self._at_end(error) else self._invalid()) from None
                 continue
+            except (RecursionError, ValueError, ArithmeticError):  # nested too deep, or a number too long
+                raise self._invalid() from None
             # A number that touches the end of the window may go on in the next block.
             if end < len(self._window) or not self._read_on():
                 self._at += end - self._at if end <= len(self._window) else 0

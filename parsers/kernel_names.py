@@ -73,10 +73,16 @@ def shorten(name: str, width: int = 60) -> str:
             base = argument
         elif argument:
             base = f"{base}<{argument}>"
-    if len(base) <= width:
-        return base
-    tail = width // 3
-    return f"{base[: width - 1 - tail]}…{base[len(base) - tail :]}"
+    return cut(base, width)
+
+
+def cut(words: str, width: int) -> str:
+    """Words of at most `width` letters, with one gap: one that is there already grows, and keeps its right side."""
+    if len(words) <= width:
+        return words
+    left, gap, right = words.partition("…")
+    tail = min(len(right), width // 2) if gap else width // 3
+    return f"{left[: width - 1 - tail]}…{words[len(words) - tail :]}"
 
 
 def _without_parameters(name: str) -> str:

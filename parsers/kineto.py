@@ -28,7 +28,7 @@ class Kineto(NamedTuple):
 
     `kernels`, the device's work, by start: event, name, kind (kernel, memcpy, memset), device,
     stream, start_ns, dur_ns, correlation, external_id, op_event (the CPU op that launched it),
-    thread and launch_ns of the launching call, grid, block, phase, step, module. Phase, step and
+    thread and launch_ns of the launching call, grid, block, shared_bytes, phase, step, module. Phase, step and
     module are those of the launching call: a kernel runs later than the range that launched it.
 
     `ranges`, the user's ranges, outermost first: event, name, thread, start_ns, dur_ns, path, level
@@ -80,7 +80,7 @@ def launches(kineto: Kineto) -> pd.DataFrame:
     else:
         ops = kineto.ops.sort_values("start_ns", kind="stable", ignore_index=True)
         table = ops.rename(columns={"name": "kernel", "self_ns": "time_ns"}).assign(
-            op=ops["name"], device="cpu", stream=pd.NA, launch_ns=pd.NA, grid=pd.NA, block=pd.NA
+            op=ops["name"], device="cpu", stream=pd.NA, launch_ns=pd.NA, grid=pd.NA, block=pd.NA, shared_bytes=pd.NA
         )
     table = table.assign(ordinal=ordinals(table), ranges=pd.NA, time_source="torch")
     return conform(table, LAUNCHES, "launches")
@@ -123,30 +123,28 @@ def _kernels(events: Events, host: Ints, nesting: Nesting, around: Ints, labels:
     # What CUPTI did not link to a call is linked by the id that torch gave the op, if there is one.
     ops = np.flatnonzero(events.category[host] == OP)
     named = _look_up(events.external_id[rows], events.external_id[host[ops]], ops)
-    known = call >= 0
-    op = np.where(known, nesting.op[call], -1)
+    op = _at(nesting.op, call)
     op = np.where(op >= 0, op, named)
     # Calls made by another thread than the op's (or with none) take the ranges of the op.
-    inside = np.where(known, around[call], -1)
-    inside = np.where((inside < 0) & (op >= 0), around[op], inside)
+    inside = _at(around, call)
+    inside = np.where(inside < 0, _at(around, op), inside)
+    devices, device = np.unique(events.device[rows], return_inverse=True)
     table = {
         "event": events.event[rows],
         "name": _texts(events.names, events.name[rows]),
         "kind": _texts([_KINDS[c] for c in sorted(_KINDS)], events.category[rows] - KERNEL),
-        "device": _texts(
-            [f"cuda:{d}" for d in range(int(events.device.max(initial=0)) + 1)] + ["cuda"],
-            events.device[rows],
-        ),
+        "device": _texts([f"cuda:{d}" if d >= 0 else "cuda" for d in devices.tolist()], device),
         "stream": _nullable(events.stream[rows]),
         "start_ns": events.start_ns[rows],
         "dur_ns": events.dur_ns[rows],
         "correlation": _nullable(events.correlation[rows]),
         "external_id": _nullable(events.external_id[rows]),
-        "op_event": _nullable(np.where(op >= 0, events.event[host[op]], -1)),
-        "thread": _nullable(np.where(known, _threads(events, host[call]), -1)),
-        "launch_ns": _nullable(np.where(known, events.start_ns[host[call]], -1)),
+        "op_event": _nullable(_at(events.event[host], op)),
+        "thread": _nullable(_at(_threads(events, host), call)),
+        "launch_ns": _nullable(_at(events.start_ns[host], call)),
         "grid": _texts([*events.sizes, ""], events.grid[rows]).replace("", None),
         "block": _texts([*events.sizes, ""], events.block[rows]).replace("", None),
+        "shared_bytes": _nullable(events.shared_bytes[rows]),
     }
     return _frame(table | _labelled(labels, inside))
 
@@ -183,6 +181,11 @@ def _labelled(labels: Labels, row: Ints) -> dict[str, Any]:
     }
 
 
+def _at(values: Ints, rows: Ints) -> Ints:
+    """The values of these rows, -1 for the row -1; there may be no values at all."""
+    return np.append(values, -1)[rows]
+
+
 def _look_up(wanted: Ints, keys: Ints, values: Ints) -> Ints:
     """For each wanted key (-1: none), the value of its first occurrence among `keys`, or -1."""
     if not len(keys):
@@ -194,8 +197,11 @@ def _look_up(wanted: Ints, keys: Ints, values: Ints) -> Ints:
 
 
 def _threads(events: Events, rows: Ints) -> Ints:
-    """Thread ids; a thread that the file names by a text gets a negative number."""
-    ids = [tid if isinstance(tid, int) else -1 - code for code, (_, tid) in enumerate(events.threads)]
+    """Thread ids; a thread that the file names by a text, or by more than 64 bits, gets a negative number."""
+    ids = [
+        tid if isinstance(tid, int) and abs(tid) < 1 << 63 else -1 - code
+        for code, (_, tid) in enumerate(events.threads)
+    ]
     return np.array([*ids, -1], dtype=np.int64)[events.thread[rows]]
 
 

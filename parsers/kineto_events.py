@@ -30,6 +30,8 @@ _CODES = {
 # Below this, the float nearest to a time in µs with three decimals is closer to it than to any other.
 _FLOAT_LIMIT_US = float(1 << 43)
 _LARGEST = 1 << 63
+# Further from the clock's zero, or longer, than any recording: 140 years, 13 days.
+_LATEST_US, _LONGEST_US = 1 << 52, 1 << 40
 _RECORD = "Record it again with torch.profiler and export_chrome_trace."
 _NONE = -1
 _OTHER = 255  # what is in no category that is kept
@@ -44,6 +46,7 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     stream: int = _NONE
     grid: tuple[int, ...] | None = None
     block: tuple[int, ...] | None = None
+    shared_bytes: int = msgspec.field(name="shared memory", default=_NONE)
 
 
 _NO_ARGS = _Args()
@@ -81,7 +84,7 @@ class Events(NamedTuple):
 
     All arrays have one entry per kept event. `event` is the position in the file's `traceEvents`;
     times are integer ns from the earliest kept event; -1 stands for absent in `external_id`,
-    `correlation`, `device`, `stream`, `grid` and `block`; `name`, `thread`, `grid` and `block` are
+    `correlation`, `device`, `stream`, `grid`, `block` and `shared_bytes`; `name`, `thread`, `grid` and `block` are
     positions in `names`, `threads` (process, thread) and `sizes` ("x,y,z").
     """
 
@@ -97,6 +100,7 @@ class Events(NamedTuple):
     stream: Ints
     grid: Ints
     block: Ints
+    shared_bytes: Ints
     names: list[str]
     threads: list[tuple[object, object]]
     sizes: list[str]
@@ -210,14 +214,15 @@ class _Columns:
                 category,
                 _integers([self.names[e.name] for e in kept]),
                 _integers([self.threads[e.pid, e.tid] for e in kept]),
-                _to_ns([e.ts for e in kept]),
-                _to_ns([e.dur for e in kept]),
+                _to_ns([e.ts for e in kept], _LATEST_US),
+                _to_ns([e.dur for e in kept], _LONGEST_US),
                 _integers([e.args.external_id for e in kept]),
                 spread(calls, [a.correlation for a in args]),
                 spread(device, [a.device for a in work]),
                 spread(device, [a.stream for a in work]),
                 spread(device, [self.sizes[a.grid or ()] for a in work]),
                 spread(device, [self.sizes[a.block or ()] for a in work]),
+                spread(device, [a.shared_bytes for a in work]),
             ]
             whole = None not in self.names and all(None not in thread for thread in self.threads)
         except (TypeError, ValueError, ArithmeticError):
@@ -233,8 +238,10 @@ class _Columns:
     def finish(self, devices: list[dict[str, Any]]) -> Events:
         """The columns as arrays; times relative to the first event."""
         columns: list[Any] = [np.concatenate(parts) for parts in zip(*self.blocks, strict=True)]
+        # JSON can spell half a surrogate pair, which no text can hold.
+        names = [name.encode("utf-8", "replace").decode() for name in self.names]
         sizes = [",".join(map(str, size)) for size in self.sizes]
-        columns += [list(self.names), list(self.threads), sizes, devices]
+        columns += [names, list(self.threads), sizes, devices]
         events = Events(*columns)
         return events._replace(
             start_ns=events.start_ns - events.start_ns.min(),
@@ -249,27 +256,31 @@ def _flaw(event: _Event) -> str:
         if getattr(event, field) is None:
             return f"has no {field}"
     args = event.args
-    times = (float(t or 0) * 1000 for t in (event.ts, event.dur))
-    numbers = (*times, args.external_id, args.correlation, args.device, args.stream)
-    return "" if all(abs(n) < _LARGEST for n in numbers) else "has a value of the wrong kind"
+    numbers = (args.external_id, args.correlation, args.device, args.stream, args.shared_bytes)
+    fits = (
+        abs(float(event.ts or 0)) < _LATEST_US
+        and abs(float(event.dur or 0)) < _LONGEST_US
+        and all(abs(n) < _LARGEST for n in numbers)
+    )
+    return "" if fits else "has a value of the wrong kind"
 
 
 def _integers(values: list[int]) -> Ints:
     return np.fromiter(values, dtype=np.int64, count=len(values))
 
 
-def _to_ns(times_us: list[Any]) -> Ints:
+def _to_ns(times_us: list[Any], limit_us: int) -> Ints:
     """Times in µs (floats below 2**43, or exact decimals) to integer ns, exactly.
 
     Raises:
         _TooLongSinceError: there are larger floats.
-        TypeError, ValueError, ArithmeticError: there is no time (None), or one is no time.
+        TypeError, ValueError, ArithmeticError: there is no time (None), or one is no number or not below the limit.
     """
+    values = np.fromiter(times_us, dtype=np.float64, count=len(times_us))
+    if not (np.abs(values) < limit_us).all():
+        raise ValueError("no time")
     if isinstance(times_us[0], Decimal):
         return _integers([round(t * 1000) for t in times_us])
-    values = np.fromiter(times_us, dtype=np.float64, count=len(times_us))
-    if not np.isfinite(values).all():
-        raise ValueError("no time")
     if (np.abs(values) >= _FLOAT_LIMIT_US).any():
         raise _TooLongSinceError
     whole = np.floor(values)

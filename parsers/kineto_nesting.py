@@ -12,7 +12,8 @@ from kernelroof.parsers.schema import ROOT_MODULE, SAMPLE_MODULE, UNATTRIBUTED
 
 PHASES = ("prefill", "decode")
 NO_STEP = -1
-_STEP = re.compile(r"step(\d+)")
+STEP = re.compile(r"step(\d{1,9})")
+"""Name of the range of a step; a longer number is another's."""
 # Frameworks open ranges of their own ("nccl:all_reduce", "Torch-Compiled Region: 0/0") inside a module.
 _MODULE = re.compile(rf"[A-Za-z0-9_.]+|{re.escape(ROOT_MODULE)}|{re.escape(SAMPLE_MODULE)}")
 
@@ -116,7 +117,7 @@ def label_ranges(names: list[str], parents: Ints) -> Labels:
         if phase == UNATTRIBUTED:
             if name in PHASES:
                 level, phase, step = "phase", name, 0 if name == "prefill" else NO_STEP
-        elif above == "phase" and (found := _STEP.fullmatch(name)):
+        elif above == "phase" and (found := STEP.fullmatch(name)):
             level, step, module = "step", 0 if phase == "prefill" else int(found[1]), ROOT_MODULE
         elif module != UNATTRIBUTED and _is_module(name):
             level, module = "module", name

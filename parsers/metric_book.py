@@ -17,6 +17,8 @@ from kernelroof.parsers.printed_numbers import Floats
 
 _PRINTED = 4096
 _SAMPLE = 1024
+IMPOSSIBLE = float(1 << 60)
+"""No counter of one launch gets there, and what is summed or multiplied from less still fits 64 bits."""
 
 
 class Candidate(NamedTuple):
@@ -64,10 +66,11 @@ class Book:
         return np.full(self.rows, np.nan)
 
     def get(self, name: str, *units: str) -> Floats | None:
-        """A metric's values; None where the report lacks it or gives it in another unit."""
+        """A metric's values, null where impossible; None where the report lacks it or gives it in another unit."""
         if name not in self.values or self.units.get(name, "") not in units:
             return None
-        return self.values[name].to_numpy(dtype=np.float64)
+        values = self.values[name].to_numpy(dtype=np.float64)
+        return np.where(_impossible(values), np.nan, values)
 
     def candidate(self, name: str, *units: str) -> list[Candidate]:
         """The metric as a candidate, if the report has it."""
@@ -125,19 +128,29 @@ class Book:
             take = np.isnan(values) & ~np.isnan(candidate.values)
             values[take] = candidate.values[take]
             which[take] = number
-        return Pick(values, tuple(c.source for c in candidates), which, self.why_null(list(names)))
+        sources = tuple(c.source for c in candidates)
+        if np.isnan(values).all():
+            return Pick(values, sources, which, self.why_null(list(names)))
+        asked = [n for n in names if n in self.values] or list(dict.fromkeys(sources))
+        return Pick(values, sources, which, f"{_either(asked)} has no value for this launch")
 
     def why_null(self, names: list[str]) -> str:
         """Why a quantity that comes from these metrics is null."""
         present = [n for n in names if n in self.values]
         if not present:
             return f"{_either(names)} not in the report"
+        if wrong := [n for n in present if _impossible(self.values[n].to_numpy(dtype=np.float64)).any()]:
+            return f"{wrong[0]} holds an impossible value (negative, or {IMPOSSIBLE:.1e} and more)"
         odd = [n for n in present if self.values[n].notna().any()]
         if odd:
             return (
                 f"{odd[0]} is given in '{self.units.get(odd[0], '')}', which is not understood here, or lacks a partner"
             )
         return f"{_either(present)} has no value in the report"
+
+
+def _impossible(values: Floats) -> npt.NDArray[np.bool_]:
+    return (values < 0) | (values >= IMPOSSIBLE)
 
 
 def _either(names: list[str]) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from kernelroof.models.errors import KernelroofError
+from kernelroof.models.errors import ReportError
 
 _EXPORT = "ncu --import REPORT.ncu-rep --csv --page raw --print-units base"
 
 
-class NcuError(KernelroofError):
+class NcuError(ReportError):
     """Base of everything that Nsight Compute or one of its exports can refuse.
 
     Args:

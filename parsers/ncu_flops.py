@@ -3,7 +3,7 @@
 CUDA cores: add + mul + 2 x fma for single and double precision; for half precision the hardware counts
 packed instructions (and the compiler moves constants with them), so adds and muls count 2, fmas 4, and the
 sum is an upper bound. Tensor ops are FLOP already and are counted on several levels that overlap (all /
-by instruction / dense or sparse): each source type is taken from one level only, the uppermost there is.
+by instruction / dense or sparse): each source type is taken from one level only, the uppermost that is whole.
 Where the tensor pipe was active and its ops are silent or were not collected, the FLOPs are unknown; so are
 they where the only counters that were collected are 0 and others are missing.
 """
@@ -149,35 +149,52 @@ def _source_type(book: Book, names: dict[str, OpsName], notes: list[str]) -> dic
     if not nodes:
         return {}
     src = next(iter(names.values())).src
-    values = {key: _node(book, node, src, notes) for key, node in nodes.items()}
-    dsts = dict.fromkeys(dst for op, dst in values if not op and dst)
-    ops = dict.fromkeys(op for op, _ in values if op)
-    below = {op: _filled(values.get((op, "")), [v for (o, d), v in values.items() if o == op and d]) for op in ops}
+    levels = {key: _level(book, node) for key, node in nodes.items()}
+    dsts = dict.fromkeys(dst for op, dst in levels if not op and dst)
+    ops = dict.fromkeys(op for op, _ in levels if op)
+    below = {op: _filled(levels.get((op, "")), [v for (o, d), v in levels.items() if o == op and d]) for op in ops}
     if dsts:
-        by_dst = {d: _filled(values[("", d)], [v for (o, e), v in values.items() if o and e == d]) for d in dsts}
-        if ("", "") not in values:
-            return {type_key(src, d): v for d, v in by_dst.items()}
-        return {type_key(src): _filled(values[("", "")], list(by_dst.values()))}
-    if ("", "") not in values:
+        by_dst = {d: _filled(levels["", d], [v for (o, e), v in levels.items() if o and e == d]) for d in dsts}
+        if ("", "") not in levels:
+            found = {type_key(src, d): v for d, v in by_dst.items()}
+        else:
+            found = {type_key(src): _filled(levels["", ""], list(by_dst.values()))}
+    elif ("", "") not in levels:
         lone = [op for op in ops if _SIBLING.get(op) not in ops]
         notes.extend(f"tensor {src} without {_SIBLING[op]} (not collected)" for op in lone if op in _SIBLING)
-        kinds = {d for o, d in values if o}
-        return {type_key(src, kinds.pop() if len(kinds) == 1 else ""): known_sum(list(below.values()), book.rows)}
-    return {type_key(src): _filled(values[("", "")], list(below.values()))}
+        kinds = {d for o, d in levels if o}
+        found = {type_key(src, kinds.pop() if len(kinds) == 1 else ""): _filled(None, list(below.values()))}
+    else:
+        found = {type_key(src): _filled(levels["", ""], list(below.values()))}
+    for level in found.values():
+        if (level.seen_part & ~np.isnan(level.values)).any():
+            notes.append(f"tensor {src} dense or sparse only (the other not collected)")
+    return {key: level.values for key, level in found.items()}
 
 
-def _node(book: Book, node: dict[str, Floats], src: str, notes: list[str]) -> Floats:
+class _Level(NamedTuple):
+    """Ops by row as one level tells them, and the rows in which only dense or only sparse ones were collected."""
+
+    values: Floats
+    seen_part: npt.NDArray[np.bool_]
+
+
+def _level(book: Book, node: dict[str, Floats]) -> _Level:
     """One counter: the plain one, else dense + sparse."""
     plain = node.get("", book.nothing())
-    parts = [node[s] for s in ("off", "on") if s in node]
-    if "" not in node and len(parts) == 1:
-        notes.append(f"tensor {src} {'dense' if 'off' in node else 'sparse'} only (the other not collected)")
-    lower = known_sum(parts, book.rows)
-    return np.where(np.isnan(plain), lower, plain)
+    parts = [node.get(s, book.nothing()) for s in ("off", "on")]
+    values = np.where(np.isnan(plain), known_sum(parts, book.rows), plain)
+    return _Level(values, np.isnan(plain) & np.isnan(parts).any(axis=0))
 
 
-def _filled(upper: Floats | None, lower: list[Floats]) -> Floats:
-    """The upper level; where it is null, the sum of the level below."""
-    rows = len(upper) if upper is not None else len(lower[0])
-    below = known_sum(lower, rows)
-    return below if upper is None else np.where(np.isnan(upper), below, upper)
+def _filled(upper: _Level | None, lower: list[_Level]) -> _Level:
+    """The upper level; where it is null the sum of the level below, and where it is a part whichever saw more."""
+    if not lower and upper is not None:
+        return upper
+    rows = len(lower[0].values)
+    below = known_sum([level.values for level in lower], rows)
+    seen_part = np.any([level.seen_part for level in lower], axis=0)
+    if upper is None:
+        return _Level(below, seen_part)
+    most = np.fmax(upper.values, below)
+    return _Level(np.where(upper.seen_part, most, upper.values), upper.seen_part & (seen_part | np.isnan(below)))

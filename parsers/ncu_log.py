@@ -35,7 +35,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], type[NcuError]], ...] = tuple(
         (r"Profiling is not supported on device|No supported GPU|not supported on this (?:device|gpu)",
          errors.UnsupportedDeviceError),
         (r"unrecognised option|argument for option .* is invalid|cannot be specified more than once|"
-         r"did not match any section|ambiguous option", errors.OptionError),
+         r"did not match any section|ambiguous option|Invalid regex provided", errors.OptionError),
         (r"Failed to find metric|Failed to access the following|Invalid metric", errors.UnknownMetricError),
         (r"Failed to prepare kernel|Unknown Error on device|Failed to profile kernel|LaunchFailed",
          errors.ProfilingFailedError),

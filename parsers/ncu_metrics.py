@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from kernelroof.parsers.metric_book import Book, Candidate, Pick, json_rows, plus
+from kernelroof.parsers.metric_book import IMPOSSIBLE, Book, Candidate, Pick, json_rows, plus
 from kernelroof.parsers.ncu_flops import Flops, count_flops
 from kernelroof.parsers.ncu_page import PRODUCTS, NcuPage
 from kernelroof.parsers.ncu_peaks import bandwidth, compute_peaks
@@ -38,7 +38,10 @@ _TRACKED = (
     *("tensor_pct", "occupancy_pct", "sm_clock_hz", "passes"),
 )
 """Columns whose source or reason is kept in each row; the others have one obvious source."""
-_WHOLE = ("time_ns", "dram_read_bytes", "dram_write_bytes", "dram_bytes", "l2_bytes", "l1_bytes", "flops")
+_PRODUCTS = ("time_ns", "dram_read_bytes", "dram_write_bytes", "dram_bytes", "l2_bytes", "l1_bytes")
+"""Whole numbers that may be made from rates, so that they come out nearly whole."""
+_COUNTS = ("registers", "grid_blocks", "block_threads", "sm_count", "passes")
+"""Whole numbers as the tool gives them: a fraction is another quantity."""
 
 
 def counters(page: NcuPage, passes: Mapping[int, int] | None = None) -> pd.DataFrame:
@@ -76,12 +79,14 @@ def counters(page: NcuPage, passes: Mapping[int, int] | None = None) -> pd.DataF
     out["gpu"] = page.texts.get("device__attribute_display_name", pd.Series(pd.NA, index=out.index, dtype="string"))
     out["kernel"] = out["kernel"].fillna("(unnamed)")
     for name, pick in picks.items():
-        out[name] = np.rint(pick.values) if name in _WHOLE else pick.values
-    out["flops"], out["flops_by_type"] = flops.total, _shared(flops.by_type)
+        out[name] = np.rint(pick.values) if name in _PRODUCTS else pick.values
+    out["flops"], out["flops_by_type"] = np.rint(flops.total), _shared(flops.by_type)
     out["flops_upper_bound"] = flops.upper_bound
     for name in PRODUCTS.values():
         if name in page.identity:
             out[name] = np.where(np.isnan(picks[name].values), page.identity[name], picks[name].values)
+    for name in _COUNTS:
+        out[name] = out[name].where((out[name] % 1 == 0) & (out[name] < IMPOSSIBLE))
     _add_peaks(out, book, cc)
     tracked = {name: picks[name] for name in _TRACKED}
     out["sources"], out["reasons"] = _sources(tracked, flops, page.rows), _reasons(tracked, flops, page.rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +84,42 @@ def identity_frame(cells: pd.DataFrame) -> pd.DataFrame:
             out[name] = _mapped(cells[headers[0]], nvtx_cells.range_path)
         else:
             out[name] = pd.Series(pd.NA, index=cells.index, dtype="string")
+    return out
+
+
+def launch_columns(values: pd.DataFrame) -> dict[str, Any]:
+    """Grid, block, device and compute capability as the launch's own metrics tell them; null where they do not."""
+    out: dict[str, Any] = {}
+    for name in ("grid", "block"):
+        sides = [whole_numbers(values, f"launch__{name}_dim_{axis}") for axis in "xyz"]
+        out[name] = _joined(sides, ",")
+    out["device"] = _joined([whole_numbers(values, "launch__device_id")], "", "cuda:")
+    parts = [whole_numbers(values, f"device__attribute_compute_capability_{p}") for p in ("major", "minor")]
+    out["cc"] = _joined(parts, ".")
+    return out
+
+
+def _joined(parts: Sequence[Any], mark: str, start: str = "") -> Any:
+    """Whole numbers of each row as one text; null where one of them is."""
+    rows = zip(*parts, strict=True)
+    return pd.array(
+        [None if any(pd.isna(part) for part in row) else start + mark.join(map(str, row)) for row in rows],
+        dtype="string",
+    )
+
+
+def whole_numbers(values: pd.DataFrame, name: str) -> Any:
+    """A metric as nullable integers; all null where it was not collected."""
+    if name not in values:
+        return pd.array([None] * len(values), dtype="Int64")
+    return pd.array(values[name].to_numpy(), dtype="Float64").astype("Int64")
+
+
+def with_launch(identity: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
+    """The identity with what its own columns lack taken from the launch's metrics (pages before 2023)."""
+    known = launch_columns(values)
+    filled = {name: identity[name].fillna(pd.Series(cells, identity.index)) for name, cells in known.items()}
+    out: pd.DataFrame = identity.assign(**filled)
     return out
 
 

@@ -17,6 +17,7 @@ from kernelroof.parsers.ncu_flops import OpsName, ops_names, type_key
 from kernelroof.parsers.printed_numbers import Floats
 
 _SPARSE_TYPES = ("fp16", "bf16", "tf32", "fp8", "int8", "int4", "fp4", "fp6")
+_LEAST = 1e-6
 _FMA = {"fp32": ("f", 2), "fp64": ("d", 2), "fp16": ("h", 4)}
 
 
@@ -39,7 +40,7 @@ def bandwidth(book: Book, metric: str, unit_bytes: float, clock: str, *units: st
     """Bytes per second at the report's clock: `metric`.sum.peak_sustained x bytes x clock; NaN if not known."""
     peak = book.get(f"{metric}.sum.peak_sustained", *units)
     hz = book.get(f"{clock}.avg.per_second", "hz")
-    return book.nothing() if peak is None or hz is None else peak * unit_bytes * hz
+    return book.nothing() if peak is None or hz is None else _roof(peak * unit_bytes * hz)
 
 
 def compute_peaks(book: Book, sm_count: Floats, sm_clock_hz: Floats, cc_major: Floats) -> Peaks:
@@ -73,10 +74,15 @@ def compute_peaks(book: Book, sm_count: Floats, sm_clock_hz: Floats, cc_major: F
 def _rate(book: Book, base: str, units: tuple[str, ...], sm_count: Floats) -> Peak | None:
     """Peak per SM and cycle, and (in the second place) of the chip per cycle; None where the report has neither."""
     each, whole = (book.get(f"{base}.{rollup}.peak_sustained", *units) for rollup in ("avg", "sum"))
-    each = book.nothing() if each is None else each
-    whole = book.nothing() if whole is None else whole
+    each = book.nothing() if each is None else _roof(each)
+    whole = book.nothing() if whole is None else _roof(whole)
     rate = Peak(np.where(np.isnan(each), whole / sm_count, each), np.where(np.isnan(whole), each * sm_count, whole))
     return None if all(np.isnan(part).all() for part in rate) else rate
+
+
+def _roof(values: Floats) -> Floats:
+    """Peaks that can be a roof: nothing stays under one of 0, or of next to nothing."""
+    return np.where(values >= _LEAST, values, np.nan)
 
 
 def _dense(src: str, rates: list[tuple[OpsName, Peak]], cc_major: Floats) -> dict[str, Peak]:

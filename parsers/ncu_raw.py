@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from kernelroof.parsers.csv_text import TextTable
-from kernelroof.parsers.ncu_page import NUMBER_HEADERS, NcuPage, identity_frame, is_identity_header
+from kernelroof.parsers.ncu_page import NUMBER_HEADERS, NcuPage, identity_frame, is_identity_header, with_launch
 from kernelroof.parsers.printed_numbers import (
     C_LOCALE,
     MISSING,
@@ -51,7 +51,8 @@ def read_raw(table: TextTable, c_locale: bool = False) -> NcuPage:
     frame, strays = _kernels_only(frame)
     metrics = [h for h in header if not is_identity_header(h)]
     style = _style(frame, metrics, c_locale)
-    if style.comma_decimal and not c_locale:
+    if not c_locale and _dot_may_group(style):
+        # What pandas took for decimals may be thousands: all cells are looked at as they were printed.
         frame, strays = _kernels_only(_parse(header, table.body, begin, as_text=True))
         style = evidence(_cells(frame, metrics))
         check_style(style, f"the table at line {table.line}")
@@ -60,7 +61,7 @@ def read_raw(table: TextTable, c_locale: bool = False) -> NcuPage:
     notes += [f"{table.dropped} incomplete rows at the end were left out"] if table.dropped else []
     return NcuPage(
         kind="raw",
-        identity=identity_frame(frame[[h for h in header if is_identity_header(h)]]),
+        identity=with_launch(identity_frame(frame[[h for h in header if is_identity_header(h)]]), values),
         values=values,
         texts=texts,
         units={str(name): base_unit(units.get(str(name), "")).name for name in values},
@@ -147,9 +148,15 @@ def _style(frame: pd.DataFrame, metrics: list[str], c_locale: bool) -> Style:
         return style
     if not style.comma_decimal and _dot_is_decimal(frame, metrics):
         style = style.joined(Style(dot_decimal=True))
-    if not style.comma_decimal:
+    if not _dot_may_group(style):
         check_style(style)
     return style
+
+
+def _dot_may_group(style: Style) -> bool:
+    """Whether, by the cells that are no plain numbers, a dot may stand between thousands."""
+    unsettled = bool(style.lone_comma) and not style.comma_group
+    return style.comma_decimal or (not style.dot_decimal and (style.dot_group or unsettled))
 
 
 def _dot_is_decimal(frame: pd.DataFrame, metrics: list[str]) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from kernelroof.parsers.ncu_errors import NoKernelsError, ReportReaderError
-from kernelroof.parsers.ncu_page import NcuPage
-from kernelroof.parsers.nvtx_cells import SEPARATOR
+from kernelroof.parsers.ncu_page import NcuPage, launch_columns, whole_numbers
+from kernelroof.parsers.ncu_rep_blocks import is_cut
+from kernelroof.parsers.nvtx_cells import CellRange, path_of
 from kernelroof.parsers.units import base_unit
 
 MAGIC = b"NVR\0"
@@ -37,8 +38,16 @@ def read_rep(path: Path) -> NcuPage:
         NoKernelsError: the report holds no kernel.
     """
     actions = [action for each in _ranges(_load(path)) for action in _actions(each)]
+    cut = is_cut(path)
+    if cut:
+        actions = [action for action in actions if action.metric_names()]  # the one in which it ends has a name only
+    if not actions and cut:
+        raise ReportReaderError(
+            f"The report {path} is cut off and holds no whole kernel",
+            "Copy it again; if ncu was killed while it wrote, count again, with fewer kernels (--launch-count).",
+        )
     if not actions:
-        raise NoKernelsError(f"The report {path} holds no kernels, or the file is cut off")
+        raise NoKernelsError(f"The report {path} holds no kernels")
     names = dict.fromkeys(str(n) for action in actions for n in action.metric_names() if ":" not in n)
     units: dict[str, str] = {}
     values: dict[str, Any] = {}
@@ -52,8 +61,9 @@ def read_rep(path: Path) -> NcuPage:
             continue
         values[name] = np.array([np.nan if c is None else float(c) for c in cells]) * unit.factor
         units[name] = unit.name
-    table, words = pd.DataFrame(values), pd.DataFrame(texts)
-    return NcuPage("report", _identity(actions, table), table, words, units, {}, _rules(actions))
+    table, words = (pd.DataFrame(columns, index=range(len(actions))) for columns in (values, texts))
+    notes = (f"the file is cut off: only the {len(actions)} kernels before the cut were read",) if cut else ()
+    return NcuPage("report", _identity(actions, table), table, words, units, {}, _rules(actions), notes)
 
 
 def _load(path: Path) -> Any:
@@ -87,43 +97,26 @@ def _identity(actions: list[Any], values: pd.DataFrame) -> pd.DataFrame:
             "process": pd.array([None] * count, dtype="Int64"),
             "program": pd.array([None] * count, dtype="string"),
             "kernel": pd.array([action.name(_DEMANGLED) or action.name() for action in actions], dtype="string"),
-            "context": _whole(values, "launch__context_id", count),
-            "stream": _whole(values, "launch__stream_id", count),
+            "context": whole_numbers(values, "launch__context_id"),
+            "stream": whole_numbers(values, "launch__stream_id"),
         }
     )
-    for name, part in (("block", "launch__block_dim"), ("grid", "launch__grid_dim")):
-        sides = [_whole(values, f"{part}_{axis}", count) for axis in "xyz"]
-        out[name] = pd.array(
-            [",".join(map(str, s)) if not any(v is pd.NA for v in s) else None for s in zip(*sides, strict=True)],
-            dtype="string",
-        )
-    device = _whole(values, "launch__device_id", count)
-    major = _whole(values, "device__attribute_compute_capability_major", count)
-    minor = _whole(values, "device__attribute_compute_capability_minor", count)
-    out["device"] = pd.array([None if d is pd.NA else f"cuda:{d}" for d in device], dtype="string")
-    known = [None if a is pd.NA or b is pd.NA else f"{a}.{b}" for a, b in zip(major, minor, strict=True)]
-    out["cc"] = pd.array(known, dtype="string")
+    out = out.assign(**launch_columns(values))
     out["range"] = pd.array([s[0] for s in stacks], dtype="string")
     out["open_ranges"] = pd.array([s[1] for s in stacks], dtype="string")
     return out
 
 
-def _whole(values: pd.DataFrame, name: str, count: int) -> Any:
-    if name not in values:
-        return pd.array([None] * count, dtype="Int64")
-    return pd.array(values[name].to_numpy(), dtype="Float64").astype("Int64")
-
-
 def _stacks(action: Any) -> tuple[str | None, str | None]:
-    """The push/pop path and the open start/end ranges of a launch, over all domains."""
+    """The push/pop path and the open start/end ranges of a launch."""
     state = action.nvtx_state()
-    pushed: list[str] = []
-    started: list[str] = []
+    pushed: list[CellRange] = []
+    started: list[CellRange] = []
     for domain in state.domains() if state else ():
         info = state.domain_by_id(domain)
-        pushed += [str(r) for r in info.push_pop_ranges()]
-        started += [str(r) for r in info.start_end_ranges()]
-    return (SEPARATOR.join(pushed) or None, SEPARATOR.join(started) or None)
+        pushed += [CellRange(str(info.name()), str(r)) for r in info.push_pop_ranges()]
+        started += [CellRange(str(info.name()), str(r)) for r in info.start_end_ranges()]
+    return path_of(pushed), path_of(started)
 
 
 def _rules(actions: list[Any]) -> pd.DataFrame:

@@ -106,6 +106,7 @@ def trace_launches(table: StatsTable) -> pd.DataFrame:
         launch_ns=None,
         grid=grid,
         block=block,
+        shared_bytes=None,  # printed in MB with three decimals
         ranges=None,
         time_source="nsys",
     )
@@ -142,7 +143,7 @@ def _read(path: Path, report: Report, header: list[str], body: str) -> StatsTabl
         position, unit = where[title]
         try:
             columns[field.name], factor = _convert(cells[position], field.kind, unit)
-        except (ValueError, KeyError) as error:
+        except (ValueError, TypeError, OverflowError, KeyError) as error:
             raise ReportError(f"{path}: column {title} of {report.names[0]}: {error}", _AGAIN) from error
         if factor != 1:
             rounded.append(field.name)
@@ -193,7 +194,7 @@ def _convert(cells: pd.Series[str], kind: str, unit: str) -> tuple[pd.Series[Any
     triple ("1024    1   40" to "1024,1,40").
     """
     if kind == "triple":
-        cells = cells.str.split().str.join(",")
+        cells = cells.astype("string").str.split().str.join(",")
     if kind in ("text", "triple"):
         return cells.astype(_DTYPES[kind]), 1
     factor = 1

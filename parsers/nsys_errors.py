@@ -94,7 +94,7 @@ def no_ranges(where: str) -> NoRangesError:
 
 
 def no_report_data(skipped: str) -> NoReportDataError:
-    """The error for a line that begins with SKIPPED; `skipped` is the rest of it."""
+    """The error for what nsys stats skipped; `skipped` is what follows the word."""
     lacks = re.search(r"does not contain (.+?) data", skipped)
     kind = lacks.group(1) if lacks else ""
     if "NV Tools Extension" in kind or "NVTX" in kind:
@@ -126,6 +126,7 @@ def error_from_output(text: str, where: str = "nsys") -> NsysError | None:
             f"{where}: the sqlite beside the report is older than the report",
             "Use nsys stats --force-export=true.",
         )
-    if found := re.search(r"^SKIPPED: (.+)$", text, re.MULTILINE):
+    # With --output it stands behind "Processing [...] with [...]... " on the same line.
+    if found := re.search(r"\bSKIPPED: (.+)$", text, re.MULTILINE):
         return no_report_data(found.group(1))
     return None

@@ -22,14 +22,17 @@ START_END = (60, 71)
 DOMAIN = 75
 
 _COPY_KINDS = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 9: "Host-to-Host", 10: "Peer-to-Peer"}
+_SHARED = ("staticSharedMemory", "dynamicSharedMemory")
 _TEXTS = 1 << 16
+_LONGEST_NS = 1 << 50
+"""Thirteen days: no piece of work lasts so long."""
 
 
 class Work(NamedTuple):
     """GPU work: kernels, copies, memsets, and graphs that were recorded as a whole.
 
-    kind and name are texts; grid and block are "x,y,z" for kernels, else None; bytes is
-    the size of a copy or memset.
+    kind and name are texts; grid and block are "x,y,z" for kernels, else None; shared_bytes is the shared
+    memory of a kernel's block; bytes is the size of a copy or memset.
     """
 
     kind: npt.NDArray[np.object_]
@@ -45,6 +48,7 @@ class Work(NamedTuple):
     name: npt.NDArray[np.object_]
     grid: npt.NDArray[np.object_]
     block: npt.NDArray[np.object_]
+    shared_bytes: Ints
 
 
 class Calls(NamedTuple):
@@ -78,6 +82,17 @@ def read_work(recording: Recording) -> Work:
     return Work(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
+def finished(work: Work) -> tuple[Work, int]:
+    """The work that has a start and an end after it, and how many pieces have not.
+
+    What was running when the recording stopped may have no end.
+    """
+    with np.errstate(over="ignore"):
+        length = work.end - work.start
+    good = (work.start != NULL) & (work.end != NULL) & (length >= 0) & (length < _LONGEST_NS)
+    return Work(*(column[good] for column in work)), int((~good).sum())
+
+
 _COMMON = {
     "event": "rowid",
     "start": "start",
@@ -98,7 +113,7 @@ def _kernels(recording: Recording) -> Work:
     dims = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
     have = recording.columns.get(recording.table(schema.KERNELS) or "", frozenset())
     named = next((n for n in ("demangledName", "shortName", "mangledName") if n in have), "demangledName")
-    rows = schema.read_columns(recording, schema.KERNELS, (*_COMMON.values(), named, *dims))
+    rows = schema.read_columns(recording, schema.KERNELS, (*_COMMON.values(), named, *dims, *_SHARED))
     name = rows[named]
     size = len(name)
     return Work(
@@ -108,6 +123,7 @@ def _kernels(recording: Recording) -> Work:
         name=_strings(recording, name, "(unnamed kernel)"),
         grid=_triples(rows["gridX"], rows["gridY"], rows["gridZ"]),
         block=_triples(rows["blockX"], rows["blockY"], rows["blockZ"]),
+        shared_bytes=_sum(rows[_SHARED[0]], rows[_SHARED[1]]),
     )
 
 
@@ -128,6 +144,7 @@ def _other(recording: Recording, table: str, kind: str) -> Work:
         name=name,
         grid=none,
         block=none,
+        shared_bytes=np.full(size, NULL),
     )
 
 
@@ -247,6 +264,12 @@ def _strings(recording: Recording, ids: Ints, missing: str) -> npt.NDArray[np.ob
     codes, distinct = pd.factorize(ids)
     found = schema.read_strings(recording, np.asarray(distinct, np.int64))
     return np.array([*(text or missing for text in found), missing], object)[codes]
+
+
+def _sum(a: Ints, b: Ints) -> Ints:
+    """Sums, `NULL` where a part is."""
+    null = (a == NULL) | (b == NULL)
+    return np.where(null, NULL, np.where(null, 0, a) + np.where(null, 0, b))
 
 
 def _triples(x: Ints, y: Ints, z: Ints) -> npt.NDArray[np.object_]:

@@ -52,7 +52,7 @@ def work_frame(work: Work, calls: Calls, ranges: Ranges, origin: int) -> tuple[p
     reason = np.full(len(call), None, object)
     reason[path == 0] = NO_RANGE
     reason[call < 0] = NO_CALL
-    number = {int(d): f"cuda:{d}" for d in pd.unique(work.device)}
+    number = {int(d): f"cuda:{d}" if d >= 0 else "cuda" for d in pd.unique(work.device)}
     columns = {
         "kind": words(work.kind),
         "event": integers(work.event),
@@ -69,6 +69,7 @@ def work_frame(work: Work, calls: Calls, ranges: Ranges, origin: int) -> tuple[p
         "name": words(work.name),
         "grid": words(work.grid),
         "block": words(work.block),
+        "shared_bytes": integers(work.shared_bytes),
         "bytes": integers(work.bytes),
         **_place(paths, path),
         **{

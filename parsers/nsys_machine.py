@@ -33,11 +33,7 @@ def read_devices(recording: Recording, global_pid: Ints, device: Ints) -> pd.Dat
     number), name, bus, uuid, chip, cc ("9.0"), sms, clock_hz, memory_bytes, memory_byte_s, l2_bytes;
     null where the export does not say.
     """
-    gpus = {
-        int(str(row["id"])): row
-        for row in schema.rows_of(recording, "TARGET_INFO_GPU", "id", *_GPU.values())
-        if row["id"] is not None
-    }
+    gpus = {row["id"]: row for row in schema.rows_of(recording, "TARGET_INFO_GPU", "id", *_GPU.values())}
     seen = schema.rows_of(recording, "TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid")
     numbers = {(row["pid"], row["cudaId"]): row["gpuId"] for row in seen}
     used = pd.DataFrame({"process": pid_of(global_pid), "device": device}).drop_duplicates()
@@ -47,15 +43,22 @@ def read_devices(recording: Recording, global_pid: Ints, device: Ints) -> pd.Dat
         gpu = numbers.get((process, number), None if numbers else number)
         found = gpus.get(gpu, {}) if isinstance(gpu, int) else {}
         row = {name: found.get(source) for name, source in _GPU.items()}
+        row |= {name: _whole(row.get(name)) for name in _INTEGERS[1:]}
+        row |= {name: schema.text_of(row[name]) for name in ("name", "bus", "uuid", "chip")}
         major, minor = row.pop("cc_major"), row.pop("cc_minor")
         cc = None if major is None or minor is None else f"{major}.{minor}"
         owner = None if process == NULL else process
-        rows.append({"process": owner, "device": f"cuda:{number}", "gpu": gpu, "cc": cc, **row})
+        rows.append({"process": owner, "device": f"cuda:{number}", "gpu": _whole(gpu), "cc": cc, **row})
     columns = ["process", "device", "gpu", "name", "bus", "uuid", "chip", "cc", *_INTEGERS[1:]]
     frame = pd.DataFrame(rows, columns=columns)
     whole = dict.fromkeys(("process", *_INTEGERS), "Int64")
     table: pd.DataFrame = frame.astype({**whole, **{n: "string" for n in columns if n not in whole}})
     return table
+
+
+def _whole(value: object) -> int | None:
+    """A cell that should be a whole number of 64 bits; None for anything else."""
+    return value if isinstance(value, int) else None
 
 
 def read_processes(recording: Recording, threads: Ints, global_pid: Ints) -> pd.DataFrame:

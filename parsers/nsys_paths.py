@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from kernelroof.parsers.kineto_nesting import STEP
 from kernelroof.parsers.nsys_attribution import Cover
 from kernelroof.parsers.nsys_schema import Ints
 from kernelroof.parsers.schema import ROOT_MODULE, SAMPLE_MODULE, UNATTRIBUTED
@@ -25,7 +26,6 @@ PHASES = ("prefill", "decode")
 UNNAMED = "(unnamed)"
 """Stands in paths for a range whose name was not recorded."""
 
-_STEP = re.compile(r"step(\d{1,9})")
 _MODULE = re.compile(r"[^\W\d]\w*(\.\w+)*")
 
 
@@ -124,7 +124,7 @@ def _texts(parents: list[Ints], labels: list[Ints], words: npt.NDArray[np.object
 
 def _roles(names: list[str]) -> tuple[npt.NDArray[np.bool_], Ints, npt.NDArray[np.bool_]]:
     """Of each name: whether it is a phase, its step number or -1, whether it can be a module."""
-    steps = [_STEP.fullmatch(name) for name in names]
+    steps = [STEP.fullmatch(name) for name in names]
     return (
         np.array([name in PHASES for name in names], bool),
         np.array([int(m.group(1)) if m else -1 for m in steps], np.int64),

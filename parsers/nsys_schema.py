@@ -12,6 +12,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -73,6 +74,8 @@ def open_recording(path: Path) -> Iterator[Recording]:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     except sqlite3.Error as error:
         raise ReportError(f"{path} can't be opened ({error})", "Check its permissions.") from error
+    # Names come from C strings in any encoding; one of them must not cost the whole file.
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
         tables = [n for (n,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {
@@ -172,13 +175,18 @@ def read_strings(recording: Recording, ids: Ints) -> list[str | None]:
     """The strings of `StringIds` with these ids, in their order; None for an id that has none."""
     if "StringIds" not in recording.columns:
         return [None] * len(ids)
-    found: dict[int, str] = {}
+    found: dict[int, object] = {}
     wanted = sorted({int(i) for i in ids} - {NULL})
     for at in range(0, len(wanted), _IDS):
         some = wanted[at : at + _IDS]
         marks = ", ".join("?" * len(some))
         found.update(recording.connection.execute(f"SELECT id, value FROM StringIds WHERE id IN ({marks})", some))
-    return [found.get(int(i)) for i in ids]
+    return [text_of(found.get(int(i))) for i in ids]
+
+
+def text_of(value: object) -> str | None:
+    """A cell that should be a text as one: sqlite holds anything in any column."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else None if value is None else str(value)
 
 
 def rows_of(recording: Recording, table: str, *names: str) -> list[dict[str, object]]:

@@ -21,8 +21,15 @@ from kernelroof.models.errors import ReportError
 from kernelroof.parsers import nsys_frames as frames
 from kernelroof.parsers import nsys_schema as schema
 from kernelroof.parsers.nsys_attribution import NO_END, process_of
-from kernelroof.parsers.nsys_errors import EXPORT_HINT, NODE_TRACE_HINT, importer_missing, no_kernels, no_ranges
-from kernelroof.parsers.nsys_events import Ranges, Work, read_calls, read_ranges, read_work
+from kernelroof.parsers.nsys_errors import (
+    EXPORT_HINT,
+    NODE_TRACE_HINT,
+    NoKernelsError,
+    importer_missing,
+    no_kernels,
+    no_ranges,
+)
+from kernelroof.parsers.nsys_events import Ranges, Work, finished, read_calls, read_ranges, read_work
 from kernelroof.parsers.nsys_machine import read_devices, read_diagnostics, read_processes
 from kernelroof.parsers.nsys_paths import Paths
 
@@ -133,14 +140,14 @@ def _find(path: Path) -> Path:
 
 def _read(path: Path, shown: Path, need_kernels: bool) -> Nsys:
     with schema.open_recording(path) as recording:
-        work = read_work(recording)
-        if need_kernels and not (work.kind == "kernel").any():
-            raise no_kernels(
-                str(shown),
-                runtime_calls=recording.count(schema.RUNTIME),
-                graphs=recording.count(schema.GRAPHS),
-                cuda_tables=any(t.startswith("CUPTI_ACTIVITY_KIND_") for t in recording.columns),
+        recorded = read_work(recording)
+        work, unfinished = finished(recorded)
+        if need_kernels and (recorded.kind == "kernel").any() and not (work.kind == "kernel").any():
+            raise ReportError(
+                f"{shown}: not one of its kernels has a start and an end after it", "Record again, and let nsys end."
             )
+        if need_kernels and not (work.kind == "kernel").any():
+            raise _no_kernels(recording, shown)
         calls = read_calls(recording, process_of(work.global_pid), work.correlation)
         ranges = read_ranges(recording)
         facts = schema.export_facts(recording)
@@ -149,7 +156,7 @@ def _read(path: Path, shown: Path, need_kernels: bool) -> Nsys:
         processes = read_processes(recording, threads, work.global_pid)
         diagnostics = read_diagnostics(recording)
     starts = [a for a in (work.start, calls.start, ranges.table.start) if len(a)]
-    origin = min((int(a.min()) for a in starts), default=0)
+    origin = min((int(known.min()) for a in starts if len(known := a[a != schema.NULL])), default=0)
     table, paths = frames.work_frame(work, calls, ranges, origin)
     unattributed = frames.unattributed_frame(table)
     return Nsys(
@@ -163,14 +170,39 @@ def _read(path: Path, shown: Path, need_kernels: bool) -> Nsys:
         devices=devices,
         processes=processes,
         unattributed=unattributed,
-        notes=(*_notes(work, ranges, unattributed), *diagnostics),
+        notes=(*_notes(work, ranges, unattributed, unfinished), *diagnostics),
         paths=paths,
         raw_ranges=ranges,
     )
 
 
-def _notes(work: Work, ranges: Ranges, unattributed: pd.DataFrame) -> list[str]:
+def check_recording(path: Path, *, need_ranges: bool) -> None:
+    """Raise what is wrong with an export that should have kernels (and ranges), without reading its events.
+
+    Raises:
+        NoKernelsError, GraphTraceOnlyError, NoRangesError: what it lacks.
+        ReportError: not a readable export.
+    """
+    with schema.open_recording(path) as recording:
+        if not recording.count(schema.KERNELS):
+            raise _no_kernels(recording, path)
+        if need_ranges and not recording.count(schema.RANGES):
+            raise no_ranges(str(path))
+
+
+def _no_kernels(recording: schema.Recording, shown: Path) -> NoKernelsError:
+    return no_kernels(
+        str(shown),
+        runtime_calls=recording.count(schema.RUNTIME),
+        graphs=recording.count(schema.GRAPHS),
+        cuda_tables=any(t.startswith("CUPTI_ACTIVITY_KIND_") for t in recording.columns),
+    )
+
+
+def _notes(work: Work, ranges: Ranges, unattributed: pd.DataFrame, unfinished: int) -> list[str]:
     notes = []
+    if unfinished:
+        notes.append(f"pieces of GPU work without a start and an end after it, left out: {unfinished:,}")
     if graphs := int((work.kind == "graph").sum()):
         notes.append(f"graph launches recorded as a whole, without kernels: {graphs:,}. {NODE_TRACE_HINT}")
     if unclosed := int((ranges.table.end == NO_END).sum()):

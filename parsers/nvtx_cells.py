@@ -8,7 +8,10 @@ the domain, the range's name (which may itself hold colons), and six fields on p
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from kernelroof.parsers.nsys_paths import PHASES
 
 DEFAULT_DOMAIN = "<default domain>"
 SEPARATOR = "/"
@@ -65,5 +68,15 @@ def _split(text: str) -> tuple[str, str]:
 
 def range_path(cell: str) -> str | None:
     """The names of a cell's ranges joined by a slash, outermost first; None where no range was open."""
-    names = [r.name for r in parse_cell(cell)]
+    return path_of(parse_cell(cell))
+
+
+def path_of(ranges: Sequence[CellRange]) -> str | None:
+    """The names of open ranges joined by a slash, outermost first; None where there is none.
+
+    A domain's ranges are listed together, so the order between domains is not that of nesting. Inside a phase
+    only the default domain's count: a library's range there (`ncclAllReduce`) is no module of the model.
+    """
+    own = [r.name for r in ranges if r.domain == DEFAULT_DOMAIN]
+    names = own if set(own) & set(PHASES) else [r.name for r in ranges]
     return SEPARATOR.join(names) if names else None

@@ -6,7 +6,7 @@ counters and the estimate; it is defined here so that every reader and writer sh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelroof.models.errors import ReportError
 
@@ -22,12 +22,13 @@ UNATTRIBUTED = "(unattributed)"
 
 
 class Column(NamedTuple):
-    """One column: `dtype` is a pandas dtype name; nullable integers use `Int64`."""
+    """One column: `dtype` is a pandas dtype name; nullable integers use `Int64`; no value is below `least`."""
 
     name: str
     dtype: str
     nullable: bool
     meaning: str
+    least: int | None = None
 
 
 KEYS = (
@@ -46,10 +47,11 @@ LAUNCHES = (
     Column("stream", "Int64", True, "CUDA stream; null on a CPU"),
     Column("device", "str", False, "cpu, cuda:0, ..."),
     Column("start_ns", "Int64", False, "start of execution, from the recording's first event"),
-    Column("time_ns", "Int64", False, "duration as recorded, without that of nested launches"),
+    Column("time_ns", "Int64", False, "duration as recorded, without that of nested launches", 0),
     Column("launch_ns", "Int64", True, "start of the launching call, same clock; null on a CPU"),
     Column("grid", "str", True, "x,y,z; null on a CPU"),
     Column("block", "str", True, "x,y,z; null on a CPU"),
+    Column("shared_bytes", "Int64", True, "shared memory of a block, static and dynamic; null where not recorded", 0),
     Column(
         "ranges",
         "str",
@@ -189,17 +191,33 @@ def conform(frame: pd.DataFrame, columns: tuple[Column, ...], table: str) -> pd.
     """Return `frame` with exactly these columns, in this order and these dtypes.
 
     Raises:
-        ReportError: a column is missing, or a column that may not be null holds a null.
+        ReportError: a column is missing, holds what its dtype can't hold (a fraction, a number of 64 bits and
+            more), a number below its least, or a null that may not be.
     """
     import pandas as pd
 
     missing = [c.name for c in columns if c.name not in frame.columns]
     if missing:
         raise ReportError(f"table {table} lacks {', '.join(missing)}", "Record it again with this version.")
-    out: pd.DataFrame = frame[[c.name for c in columns]].astype({c.name: c.dtype for c in columns if c.dtype != "str"})
+    out: pd.DataFrame = frame[[c.name for c in columns]].copy()
+    dtype: Any
     for c in columns:
-        if c.dtype == "str" and getattr(out[c.name].dtype, "na_value", None) is not pd.NA:
-            out[c.name] = out[c.name].astype("string")
+        dtype = c.dtype
+        if c.dtype == "str":
+            given = out[c.name].dtype  # one of pandas' two storages of nullable text, to be kept, or something else
+            dtype = given if isinstance(given, pd.StringDtype) and given.na_value is pd.NA else "string"
+        try:
+            out[c.name] = out[c.name].astype(dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ReportError(
+                f"table {table}: {c.name} holds what is no {c.dtype} ({error})", "Record it again."
+            ) from error
+        if c.least is not None and (low := out[c.name].lt(c.least).fillna(False)).any():
+            row = int(low.to_numpy(bool).argmax())
+            raise ReportError(
+                f"table {table}: {c.name} is {out[c.name].iloc[row]} in row {row}, less than {c.least}",
+                "Record it again.",
+            )
         if not c.nullable and out[c.name].isna().any():
             row = int(out[c.name].isna().to_numpy().argmax())
             raise ReportError(f"table {table} has no {c.name} in row {row}", "Record it again.")

@@ -12,7 +12,7 @@ from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import read_spec
 from kernelroof.models.workload import Workload, make_workload
 from kernelroof.profile.estimate_command import workload_from
-from kernelroof.roofline.gpus import Gpu, find_gpu, list_gpus, peak_for
+from kernelroof.roofline.gpus import Gpu, find_gpu, list_gpus, peak_for, quantised_peaks
 from kernelroof.roofline.links import host_link, peer_link
 from kernelroof.roofline.text_table import text_table
 from kernelroof.roofline.units import fixed, quantity, seconds
@@ -76,6 +76,7 @@ def _device(gpu: Gpu, flop_s: float) -> Device:
         gpu.memory_bytes,
         peer_link(gpu.key, gpu.cc).byte_s,
         host_link(gpu.cc).byte_s,
+        tuple(quantised_peaks(gpu).items()),
     )
 
 
@@ -99,7 +100,8 @@ def _assumed(args: argparse.Namespace, workload: Workload, device: Device) -> As
     if args.draft is not None:
         draft = read_spec(load_config(args.draft), display_name(args.draft))
         load = make_workload(draft, batch=workload.batch, prompt=workload.prompt, output=1)
-        draft_s = ideal_times(costs(draft, load), device.flop_s, device.byte_s).first_step_s
+        cost = costs(draft, load)
+        draft_s = ideal_times(cost, device.flop_s, device.byte_s, quantised_flop_s=device.apart(cost)).first_step_s
     return Assumed(tuple(args.lengths), args.drafted, args.acceptance, draft_s, args.shared_prompt, args.chunk)
 
 

@@ -9,17 +9,20 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelroof.models.errors import KernelroofError, UnknownGpuError, UsageError
+from kernelroof.models.errors import UnknownGpuError, UsageError
 from kernelroof.models.workload import Workload
 from kernelroof.profile.analyze_inputs import Inputs, read_inputs
-from kernelroof.profile.estimate_command import workload_from
+from kernelroof.profile.estimate_command import given_from, workload_from
+from kernelroof.profile.progress import progress
 from kernelroof.profile.runfolder import RUN, RunFolder, whole_file, write_json
 from kernelroof.roofline.ceilings import Ceilings
-from kernelroof.roofline.gpus import Gpu, find_gpu
+from kernelroof.roofline.gpus import Gpu, find_gpu, known_gpu
+from kernelroof.roofline.units import counted
 
 if TYPE_CHECKING:
     import pandas as pd
     from kernelroof.models.spec import ModelSpec
+    from kernelroof.parsers.ncu import NcuReport
     from kernelroof.roofline.counted import Roofs
 
 
@@ -38,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Analyze `args.paths` into `args.out`; see `profile.cli` for the options."""
     if args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
-    model, given = _model(args), _given(args)
+    model, given = _model(args), given_from(args, None)
     inputs = read_inputs(args.paths)
     out = Path(args.out)
     own = next((p for p in inputs.paths if p.resolve().parent == out.resolve()), None)
@@ -51,18 +54,23 @@ def run(args: argparse.Namespace) -> int:
         "given": given._asdict() if given else None,
         "model": args.model,
     }
+    # Before the folder is made: files that don't go together leave nothing behind.
+    with progress("joining and placing"):
+        analysis = analyze(inputs, args.gpu, given, model)
     with RunFolder(out, identity, overwrite=args.overwrite) as folder:
         write_json(folder.file(RUN), {"status": "running", "identity": identity})
         measured: list[str] = []
         if inputs.silicon:
-            from kernelroof.profile.analyze_silicon import run_silicon
+            from kernelroof.profile.analyze_silicon import print_silicon, run_silicon
 
-            measured = run_silicon(inputs.silicon, folder)
-        analysis = analyze(inputs, args.gpu, given, model)
+            with progress(f"placing and drawing {counted(len(inputs.silicon), 'table')} of measured kernels"):
+                measured, shares = run_silicon(inputs.silicon, folder)
+            print_silicon(shares)
         from kernelroof.profile.analyze_output import draw, tell, write
 
-        write(analysis, inputs, folder)
-        pictures = {**{Path(name).stem: name for name in measured}, **draw(analysis, inputs, folder)}
+        with progress("writing and drawing"):
+            write(analysis, inputs, folder)
+            pictures = {**{Path(name).stem: name for name in measured}, **draw(analysis, inputs, folder)}
         write_json(
             folder.file(RUN),
             {"status": "complete", "identity": identity, "pictures": pictures, "notes": list(analysis.notes)},
@@ -84,20 +92,24 @@ def analyze(
         UsageError: files of different GPUs, or more than one timeline.
     """
     import pandas as pd
+    from kernelroof.parsers.ncu_errors import NoKernelsError
     from kernelroof.roofline.counted import Roofs, place_counted, with_floor
     from kernelroof.roofline.join import counted_rows, join
     from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
 
-    parts = [with_floor(r.counters, r.metrics) for _, r in inputs.reports]
+    reports, again = _distinct(inputs)
+    parts = [with_floor(r.counters, r.metrics) for _, r in reports]
     counters = pd.concat(parts, ignore_index=True) if parts else None
     if counters is not None:
         counters["ordinal"] = pd.array(range(len(counters)), dtype="Int64")
     timeline = _one_timeline(inputs)
     sheet, words = _gpu(gpu, inputs, counters)
-    use = None if sheet is not None else given
+    # A report that names its GPU is never filled up with the figures of another one.
+    told = [str(name) for name in counters["gpu"].dropna().unique()] if counters is not None else []
+    own = known_gpu(told[0]) if told else None
     roofs = Roofs(
-        ncu=read_ceilings(counters, sheet, given) if counters is not None else None,
-        timeline=sheet_ceilings(sheet, use) if timeline is not None else None,
+        ncu=read_ceilings(counters, own or sheet, given) if counters is not None else None,
+        timeline=sheet_ceilings(sheet, given) if timeline is not None else None,
     )
     table = unjoined = None
     if timeline is not None:
@@ -105,10 +117,32 @@ def analyze(
         table, unjoined = place_counted(joined.rows, roofs), joined.unjoined
     elif counters is not None:
         table = place_counted(counted_rows(counters), roofs)
-    notes = [*inputs.notes, *words, *(n for t in inputs.timelines for n in t.notes)]
-    for path, report in inputs.reports:
-        notes += [f"{path.name}: {n}" for n in (*report.notes, *(str(p) for p in report.log.problems))]
+    notes = [*inputs.notes, *again, *words, *(n for t in inputs.timelines for n in t.notes)]
+    for path, report in reports:
+        # A log may be of several runs: that one of them profiled nothing is not said of those in the table.
+        problems = [p for p in report.log.problems if report.counters.empty or not isinstance(p, NoKernelsError)]
+        notes += [f"{path.name}: {n}" for n in (*report.notes, *map(str, problems))]
     return Analysis(table, counters, unjoined, roofs, _estimate(model, roofs), tuple(dict.fromkeys(notes)))
+
+
+def _distinct(inputs: Inputs) -> tuple[list[tuple[Path, NcuReport]], list[str]]:
+    """The reports without those that repeat another launch for launch (a copy, an export beside its report)."""
+    kept: list[tuple[Path, NcuReport]] = []
+    notes = []
+    for path, report in inputs.reports:
+        twin = next((p for p, r in kept if _facts(r).equals(_facts(report))), None)
+        if twin is None:
+            kept.append((path, report))
+        else:
+            notes.append(f"{path.name} holds the same launches and figures as {twin.name}: counted once")
+    return kept, notes
+
+
+def _facts(report: NcuReport) -> pd.DataFrame:
+    """What a launch is told by, whichever way it was exported."""
+    columns = ["gpu", "cc", "device", "launch_id", "kernel", "grid", "block", "time_ns", "dram_bytes", "flops"]
+    facts: pd.DataFrame = report.counters[columns]
+    return facts
 
 
 def _one_timeline(inputs: Inputs) -> Any:
@@ -123,11 +157,15 @@ def _gpu(asked: str | None, inputs: Inputs, counters: pd.DataFrame | None) -> tu
     named = [str(g) for g in counters["gpu"].dropna().unique()] if counters is not None else []
     named += [t.gpu for t in inputs.timelines if t.gpu]
     named = list(dict.fromkeys(named))
-    if len(named) > 1:
-        raise UsageError(f"the files are of different GPUs ({', '.join(named)})", "Analyze each by itself.")
+    known = known_gpu(named[0]) if len(named) == 1 else None
+    chips = [str(c) for c in counters["cc"].dropna().unique()] if counters is not None else []
+    chips = list(dict.fromkeys([*chips, *([known.cc] if known is not None and chips else [])]))
+    for different in (named, [f"compute capability {c}" for c in chips]):
+        if len(different) > 1:
+            raise UsageError(f"the files are of different GPUs ({', '.join(different)})", "Analyze each by itself.")
     if asked:
         gpu = find_gpu(asked)
-        if named and _known(named[0]) not in (None, gpu):
+        if known not in (None, gpu):
             return gpu, [f"--gpu {gpu.product} was given, but the files name {named[0]}"]
         return gpu, []
     if not named:
@@ -138,35 +176,7 @@ def _gpu(asked: str | None, inputs: Inputs, counters: pd.DataFrame | None) -> tu
         return None, [str(error)]
 
 
-def _known(name: str) -> Gpu | None:
-    try:
-        return find_gpu(name)
-    except KernelroofError:
-        return None
-
-
-def _given(args: argparse.Namespace) -> Ceilings | None:
-    """The user's own figures as ceilings, or None."""
-    own = (args.peak_tflops, args.bandwidth_gbs)
-    if all(x is None for x in (*own, args.memory_gb)):
-        return None
-    if any(x is None or x <= 0 for x in own):
-        raise UsageError("own figures need --peak-tflops and --bandwidth-gbs, both above zero", "Give both.")
-    return Ceilings(
-        name="your figures",
-        flop_s=args.peak_tflops * 1e12,
-        byte_s=args.bandwidth_gbs * 1e9,
-        cache_byte_s=None,
-        dtype=args.dtype or "bfloat16",
-        origin="given",
-        memory_bytes=round(args.memory_gb * 1e9) if args.memory_gb else None,
-        note="from the command line",
-    )
-
-
 def _model(args: argparse.Namespace) -> tuple[ModelSpec, Workload] | None:
-    if args.gpu and any(x is not None for x in (args.peak_tflops, args.bandwidth_gbs, args.memory_gb)):
-        raise UsageError("--gpu and own figures (--peak-tflops, ...) exclude each other", "Give one of them.")
     if not args.model:
         return None
     from kernelroof.models.presets import display_name, load_config

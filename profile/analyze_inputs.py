@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kernelroof.models.errors import ReportError, UsageError
+from kernelroof.models.errors import KernelroofError, ReportError, UsageError
 from kernelroof.parsers import detect as kinds
 from kernelroof.parsers.detect import Detected, detect
+from kernelroof.profile.progress import progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from kernelroof.parsers.nsys_csv import StatsTable
     from kernelroof.parsers.nsys_sqlite import Nsys
 
-PARQUET = "silicon-parquet"
+T = TypeVar("T")
 _SUFFIXES = (".ncu-rep", ".sqlite", ".csv", ".json.gz", ".json", ".log", ".parquet", ".nsys-rep", ".qdstrm")
+_SHOWN = 200
 _OURS = frozenset({"kernels.csv", "counters.csv", "launches.csv", "ops.csv", "modules.csv", "unmatched.csv"})
 _DERIVED = {".ncu-rep": (".csv",), ".nsys-rep": (".sqlite",), ".qdstrm": (".nsys-rep", ".sqlite")}
 """A file that another of the same stem was exported from is left out: the export says the same."""
@@ -51,37 +53,57 @@ def read_inputs(names: Sequence[str]) -> Inputs:
         UsageError: a path that does not exist.
         ReportError, NcuError, NsysError: a file that can't be read, or that says why it holds nothing.
     """
-    found = [_detected(path) for path in _paths(names)]
+    found = [detect(path) for path in _paths(names)]
     logs = [d for d in found if d.kind == kinds.NCU_LOG]
     files = [d for d in found if d.kind != kinds.NCU_LOG]
     notes = []
     for log in logs:
         if not files:
-            _report(log)  # raises what the log says
+            _read(log, _report)  # raises what the log says
         notes.append(f"{log.path.name}: {_said_by(log)}")
-    tables = [t for d in files if d.kind == kinds.NSYS_STATS for t in _stats(d)]
+    tables = [t for d in files if d.kind == kinds.NSYS_STATS for t in _read(d, _stats)]
     timelines = [
-        _timeline(d) for d in files if d.kind in (kinds.NSYS_SQLITE, kinds.KINETO, kinds.NSYS_REPORT, kinds.QDSTRM)
+        _read(d, _timeline)
+        for d in files
+        if d.kind in (kinds.NSYS_SQLITE, kinds.KINETO, kinds.NSYS_REPORT, kinds.QDSTRM)
     ]
     timelines += [_of_stats(t) for t in tables if t.report in _WITH_KERNELS]
     return Inputs(
         paths=tuple(d.path for d in found),
-        reports=tuple((d.path, _report(d)) for d in files if d.kind.startswith("ncu")),
+        reports=tuple((d.path, _read(d, _report)) for d in files if d.kind.startswith("ncu")),
         timelines=tuple(timelines),
         ranges=tuple(t for t in tables if t.report not in _WITH_KERNELS),
-        silicon=tuple(d.path for d in files if d.kind == PARQUET),
+        silicon=tuple(d.path for d in files if d.kind == kinds.PARQUET),
         notes=tuple(notes),
     )
+
+
+def _read(found: Detected, reader: Callable[[Detected], T]) -> T:
+    """What a reader makes of a file; its errors name the file."""
+    try:
+        with progress(f"reading {found.path.name}"):
+            return reader(found)
+    except KernelroofError as error:
+        if found.path.name not in error.what:
+            error.locate(str(found.path))
+        raise
 
 
 def _paths(names: Iterable[str]) -> list[Path]:
     out: list[Path] = []
     for name in names:
         path = Path(name)
-        if not path.exists():
-            raise UsageError(f"{path} does not exist", "Name files that a profiler wrote, or a folder with them.")
-        out += _inside(path) if path.is_dir() else [path]
-    return list(dict.fromkeys(out))
+        try:
+            path.stat()
+            out += _inside(path) if path.is_dir() else [path]
+        except FileNotFoundError as error:
+            what = "is a link that leads nowhere" if path.is_symlink() else "does not exist"
+            raise UsageError(f"{path} {what}", "Name files that a profiler wrote, or a folder with them.") from error
+        except OSError as error:
+            shown = name if len(name) < _SHOWN else f"{name[:_SHOWN]}..."
+            raise UsageError(f"{shown} can't be read ({error.strerror})", "Check its name and permissions.") from error
+    # The same file under two names (a link) is one.
+    return list({path.resolve(): path for path in reversed(out)}.values())[::-1]
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -97,7 +119,7 @@ def _inside(folder: Path) -> list[Path]:
         if any(stem + other in named for other in _DERIVED.get(suffix, ())):
             continue
         try:
-            _detected(path)
+            detect(path)
         except ReportError:
             if suffix in (".csv", ".json", ".log"):
                 continue  # some other program's table or text
@@ -108,13 +130,6 @@ def _inside(folder: Path) -> list[Path]:
     return out
 
 
-def _detected(path: Path) -> Detected:
-    with path.open("rb") as file:
-        if file.read(4) == b"PAR1":
-            return Detected(path, PARQUET)
-    return detect(path)
-
-
 def _report(found: Detected) -> NcuReport:
     from kernelroof.parsers.ncu import read_ncu
 
@@ -122,8 +137,6 @@ def _report(found: Detected) -> NcuReport:
 
 
 def _said_by(found: Detected) -> str:
-    from kernelroof.models.errors import KernelroofError
-
     try:
         _report(found)
     except KernelroofError as error:
@@ -136,15 +149,22 @@ def _timeline(found: Detected) -> Timeline:
         from kernelroof.parsers.kineto import launches, read_kineto
 
         kineto = read_kineto(found.path)
-        used = kineto.kernels["device"].value_counts()
-        number = str(used.index[0]).removeprefix("cuda:") if len(used) else ""
-        names = {str(d.get("id")): d.get("name") for d in kineto.device_properties}
-        return Timeline(found.path, launches(kineto), names.get(number), (), None)
+        names = {f"cuda:{d.get('id')}": str(d["name"]) for d in kineto.device_properties if d.get("name")}
+        gpu, notes = _one_gpu(names[d] for d in kineto.kernels["device"].unique() if d in names)
+        return Timeline(found.path, launches(kineto), gpu, notes, None)
     from kernelroof.parsers.nsys_sqlite import read_nsys
 
     nsys = read_nsys(found.path)
-    named = nsys.devices["name"].dropna()
-    return Timeline(found.path, nsys.launches, str(named.iloc[0]) if len(named) else None, nsys.notes, nsys)
+    gpu, notes = _one_gpu(nsys.devices["name"].dropna())
+    return Timeline(found.path, nsys.launches, gpu, (*nsys.notes, *notes), nsys)
+
+
+def _one_gpu(names: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:
+    """The kind of GPU that a recording used; None, and a note, where it used different ones: one roof is not all's."""
+    different = sorted({str(name) for name in names})
+    if len(different) < 2:
+        return (different[0] if different else None), ()
+    return None, (f"recorded on different GPUs ({', '.join(different)}): no roof is drawn unless --gpu names one",)
 
 
 _WITH_KERNELS = ("cuda_gpu_trace", "cuda_gpu_kern_sum", "cuda_kern_exec_trace")
@@ -163,14 +183,17 @@ def _of_stats(table: StatsTable) -> Timeline:
     from kernelroof.parsers.schema import LAUNCHES, UNATTRIBUTED, conform
 
     if table.report == "cuda_gpu_trace":
-        devices = table.frame["device_name"].dropna()
-        gpu = str(devices.iloc[0]).rsplit("(", 1)[0].strip() if len(devices) else None
-        return Timeline(table.path, trace_launches(table), gpu, (), None)
+        gpu, notes = _one_gpu(str(d).rsplit("(", 1)[0].strip() for d in table.frame["device_name"].dropna().unique())
+        return Timeline(table.path, trace_launches(table), gpu, notes, None)
     frame, rows = table.frame, len(table.frame)
     summary = table.report == "cuda_gpu_kern_sum"
     count = frame["count"] if summary else pd.Series(1, frame.index, dtype="Int64")
     time_ns = (frame["sum_ns"] / count).round().astype("Int64") if summary else frame["time_ns"]
-    first = 0 if summary else int(frame["start_ns"].min())
+    if (count < 1).fillna(True).any():
+        raise ReportError(
+            f"{table.path}: a kernel of the {table.report} table has no launches", "Run nsys stats again."
+        )
+    first = 0 if summary else frame["start_ns"].min()
     launches = conform(
         pd.DataFrame(
             {
@@ -189,6 +212,7 @@ def _of_stats(table: StatsTable) -> Timeline:
                 "launch_ns": None if summary else frame["launch_ns"] - first,
                 "grid": frame["grid"],
                 "block": frame["block"],
+                "shared_bytes": None,
                 "ranges": None,
                 "time_source": "nsys",
             }

@@ -13,7 +13,7 @@ from kernelroof.roofline.plot_counted import Estimate, counted_roofline
 from kernelroof.roofline.share_card import share_card
 from kernelroof.roofline.text import new_console
 from kernelroof.roofline.time_card import time_card
-from kernelroof.roofline.units import fixed, seconds
+from kernelroof.roofline.units import counted, fixed, quantity, seconds
 
 if TYPE_CHECKING:
     from kernelroof.profile.analyze_command import Analysis
@@ -68,7 +68,7 @@ def draw(analysis: Analysis, inputs: Inputs, folder: RunFolder) -> dict[str, str
         if rows.empty or found is None:
             continue
         kernels = kernels_of(rows)
-        subtitle = f"{found.gpu}; {_WORDS[clock]}; {source}"
+        subtitle = f"{found.gpu or 'GPU not named'}; {_WORDS[clock]}; {source}"
         if _placeable(kernels):
             names[f"roofline_{clock}"] = f"roofline_{clock}.png"
             counted_roofline(
@@ -104,7 +104,7 @@ def draw(analysis: Analysis, inputs: Inputs, folder: RunFolder) -> dict[str, str
             flat.assign(time_ns=np.nan),
             folder.file("shares.png"),
             title="Shares of peak, inside ncu: no durations in the report",
-            subtitle=f"{analysis.roofs.ncu.gpu if analysis.roofs.ncu else ''}; area: share of the launches; {source}",
+            subtitle=f"{analysis.roofs.ncu.gpu if analysis.roofs.ncu else 'GPU not named'}; {source}",
             why="No duration in the report, so no rate and no point.",
         )
     return names
@@ -132,7 +132,8 @@ def _clock_words(found: ReportCeilings, clock: str) -> list[str]:
     if clock != "ncu" or not found.sm_clock_hz:
         return []
     spread = next((n for n in found.notes if n.startswith("SM clock")), None)
-    return [spread or f"roofs and points at the report's SM clock, {found.sm_clock_hz / 1e9:.3f} GHz"]
+    words = f"points and the report's roofs at its SM clock, {quantity(found.sm_clock_hz, 'Hz', 4)}"
+    return [spread or words]
 
 
 def _why_no_point(rows: pd.DataFrame) -> str:
@@ -226,7 +227,11 @@ def _hints(console: Any, analysis: Analysis) -> None:
     console.print()
     odd = table["hierarchy"].dropna()
     if len(odd):
-        said(console, f"AI_L1 <= AI_L2 <= AI_DRAM does not hold for {len(odd)} launches, e.g. {odd.iloc[0]}", "yellow")
+        said(
+            console,
+            f"AI_L1 <= AI_L2 <= AI_DRAM does not hold for {counted(len(odd), 'launch')}, e.g. {odd.iloc[0]}",
+            "yellow",
+        )
     elif table["intensity_l1"].notna().any() and table["intensity_l2"].notna().any():
         said(console, "AI_L1 <= AI_L2 <= AI_DRAM holds for every launch that has all three", "dim")
     ratio = table["duration_ratio"].dropna()
@@ -251,10 +256,16 @@ def _tell_ranges(console: Any, report: str, frame: pd.DataFrame, top: int) -> No
     name = next(c for c in ("range", "name", "kernel") if c in frame)
     time = next((c for c in ("sum_ns", "gpu_span_ns", "time_ns") if c in frame), None)
     console.print()
-    said(console, f"{report}: {len(frame)} rows; a table of ranges, which count nested time again; no roofline", "bold")
+    said(
+        console,
+        f"{report}: {counted(len(frame), 'row')}; a table of ranges, which count nested time again; no roofline",
+        "bold",
+    )
     if time is None:
         return
     text = frame["name"] if report == "nvtx_gpu_proj_trace" else frame[name]
     sums = frame[time].groupby(text.astype("string")).agg(["sum", "size"]).sort_values("sum", ascending=False)
     for label, row in sums.head(top).iterrows():
-        said(console, f"  {str(label)[:60]}: {seconds(float(row['sum']) / 1e9, 4)} in {int(row['size'])} rows")
+        said(
+            console, f"  {str(label)[:60]}: {seconds(float(row['sum']) / 1e9, 4)} in {counted(int(row['size']), 'row')}"
+        )

@@ -10,12 +10,13 @@ from kernelroof.profile.runfolder import RunFolder
 from kernelroof.roofline.plot_silicon import silicon_roofline
 from kernelroof.roofline.silicon import read_silicon, summary
 from kernelroof.roofline.text import new_console
+from kernelroof.roofline.units import fixed
 
 
-def run_silicon(paths: Sequence[Path], folder: RunFolder) -> list[str]:
-    """Place the measured kernels, draw one picture for each dtype, print and write their shares of the roof.
+def run_silicon(paths: Sequence[Path], folder: RunFolder) -> tuple[list[str], pd.DataFrame]:
+    """Place the measured kernels, draw one picture for each dtype, write their shares of the roof.
 
-    Returns the names of the pictures.
+    Returns the names of the pictures, and the shares.
     """
     from kernelroof.profile.analyze_command import write_frame
 
@@ -26,10 +27,22 @@ def run_silicon(paths: Sequence[Path], folder: RunFolder) -> list[str]:
     for dtype in dict.fromkeys(d for s in found for d in s.ceilings):
         names.append(f"silicon_{dtype}.png")
         silicon_roofline(found, dtype, folder.file(names[-1]))
+    return names, table
+
+
+def print_silicon(table: pd.DataFrame) -> None:
+    """Shares of the roof (`silicon.summary`) as a table."""
+    from rich import box
+    from rich.table import Table
+
     console = new_console()
     console.print("measured kernels: share of the datasheet's roof (%), by op and dtype", style="bold", markup=False)
+    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
+    for head in ("GPU", "op", "dtype"):
+        shown.add_column(head, no_wrap=True)
+    for head in ("rows", "median", "99 %\nbelow", "highest", "rows\nabove\n100"):
+        shown.add_column(head, justify="right", no_wrap=True)
     for row in table.to_dict("records"):
-        shares = f"median {row['median_pct']:5.1f}  99 % below {row['p99_pct']:5.1f}  highest {row['max_pct']:6.1f}"
-        what = f"{row['gpu']:<24} {row['op']:<21} {row['dtype']:<10} {row['rows']:>7,} rows"
-        console.print(f"  {what}  {shares}  above 100: {row['above']:,}", markup=False, soft_wrap=True)
-    return names
+        shares = (fixed(float(row[f"{name}_pct"]), 3) for name in ("median", "p99", "max"))
+        shown.add_row(row["gpu"], row["op"], row["dtype"], f"{row['rows']:,}", *shares, f"{row['above']:,}")
+    console.print(shown)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelroof.models.batching import Schedule, continuous_batches, decode_seconds, static_batches
 from kernelroof.models.chunked import Chunking, chunked_prefill
 from kernelroof.models.coefficients import Coefficients, coefficients
 from kernelroof.models.errors import UsageError
+from kernelroof.models.estimate import quantised_peak
 from kernelroof.models.forward import Part, forward_cost
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import read_spec
 from kernelroof.models.workload import precision_of
-from kernelroof.profile.estimate_command import device_from, workload_from
+from kernelroof.profile.estimate_command import device_from, quantised_peaks_from, workload_from
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.text_table import text_table
 from kernelroof.roofline.units import fixed, seconds
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if ceilings is None:
         raise UsageError("times need a device", "Add --gpu NAME (see `kernelroof gpus`).")
     model = coefficients(spec, precision_of(spec, workload))
-    clock = _Clock(model, workload.prompt, ceilings)
+    clock = _Clock(model, workload.prompt, ceilings, quantised_peaks_from(args))
     chunks = [
         chunked_prefill(
             model,
@@ -53,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
             context=workload.prompt + max(1, round(sum(lengths) / len(lengths) / 2)),
             flop_s=ceilings.flop_s,
             byte_s=ceilings.byte_s,
+            quantised_flop_s=clock.apart,
         )
         for chunk in (*sorted({c for c in args.chunks if c < args.long_prompt}), args.long_prompt)
     ]
@@ -62,12 +64,13 @@ def run(args: argparse.Namespace) -> int:
 class _Clock:
     """Ideal time of decode steps of one model on one device."""
 
-    def __init__(self, model: Coefficients, prompt: int, ceilings: Ceilings) -> None:
+    def __init__(self, model: Coefficients, prompt: int, ceilings: Ceilings, peaks: Mapping[str, float]) -> None:
         self.model, self.prompt, self.ceilings = model, prompt, ceilings
+        self.apart = quantised_peak(model.quantised, peaks, ceilings.flop_s)
 
     def step_s(self, contexts: Sequence[int]) -> float:
         forward = forward_cost(self.model, [Part(1, context - 1) for context in contexts])
-        return forward.ideal_s(self.ceilings.flop_s, self.ceilings.byte_s)
+        return forward.ideal_s(self.ceilings.flop_s, self.ceilings.byte_s, self.apart)
 
     def seconds(self, schedule: Schedule) -> float:
         return decode_seconds(schedule, self.prompt, self.step_s)

@@ -26,7 +26,9 @@ _EPILOG = """examples:
 _ESTIMATE_EPILOG = """examples:
   kernelroof estimate llama-3-8b --gpu a100-80gb --prompt 1024 --output 256
   kernelroof estimate qwen2.5-7b --gpu h100-sxm --batch 32 --weights-dtype int4
-  kernelroof estimate path/to/config.json --gpu l4 --json
+  kernelroof estimate llama-3-8b --gpu h100-sxm --weights-dtype fp8 --kv-dtype fp8
+  kernelroof estimate path/to/checkpoint --gpu l4 --json          quantisation and stored bytes are read from its files
+  kernelroof estimate tiny-qwen --calibrate runs/tiny-llama-cpu      how long it takes where that run was made
   kernelroof estimate llama-3-8b --peak-tflops 312 --bandwidth-gbs 2039 --memory-gb 80"""
 
 _PROFILE_EPILOG = """examples:
@@ -63,10 +65,28 @@ def build_parser() -> argparse.ArgumentParser:
     gpus = commands.add_parser("gpus", help="list the GPU table with its sources", description="List the GPU table.")
     gpus.add_argument("gpu", nargs="?", help="show one GPU in full")
     gpus.add_argument("--json", action="store_true", help="print one JSON array")
+    _add_architectures(commands)
     _add_doctor(commands)
     _add_analyze(commands)
     add_decision_commands(commands)
     return parser
+
+
+def _add_architectures(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = commands.add_parser(
+        "architectures",
+        help="which causal LMs of the installed transformers are traced, and where the closed form agrees",
+        description="Trace every causal-LM architecture of the installed transformers, with a small default config, "
+        "and compare with the closed form. Each runs in a process of its own.",
+    )
+    parser.add_argument(
+        "--only", default="*", metavar="PATTERN", help="a model_type, a part of one, or a pattern such as 'qwen*'"
+    )
+    parser.add_argument("--out", metavar="FILE", help="write the table to FILE.md or FILE.csv")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes at a time (default: the CPU cores)")
+    parser.add_argument(
+        "--timeout", type=float, default=300.0, metavar="S", help="seconds for one architecture (default: 300)"
+    )
 
 
 def _add_analyze(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -104,6 +124,12 @@ def _add_estimate(commands: argparse._SubParsersAction[_Parser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_workload(parser)
+    parser.add_argument(
+        "--traced", action="store_true", help="run the real module on the meta device instead (any architecture)"
+    )
+    parser.add_argument(
+        "--calibrate", metavar="RUN", help="a finished run folder: its measured over ideal times, applied to this model"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object for scripts")
 
 
@@ -200,10 +226,12 @@ _COMMANDS = {
     "estimate": ("estimate_command", "run"),
     "profile": ("profile_command", "run"),
     "analyze": ("analyze_command", "run"),
+    "architectures": ("architectures_command", "run"),
     "doctor": ("doctor", "run"),
     "models": ("list_commands", "models"),
     "gpus": ("list_commands", "gpus"),
     "advise": ("advise_command", "run"),
+    "textbook": ("textbook_command", "run"),
     "memory": ("memory_command", "run"),
     "batching": ("batching_command", "run"),
     "compare": ("compare_command", "run"),

@@ -10,7 +10,7 @@ from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.record import estimate_record
 from kernelroof.models.spec import read_spec
 from kernelroof.profile.estimate_command import workload_from
-from kernelroof.roofline.gpus import ceilings_for, find_gpu
+from kernelroof.roofline.gpus import ceilings_for, find_gpu, quantised_peaks
 from kernelroof.roofline.text_table import text_table
 from kernelroof.roofline.units import fixed, quantity, seconds
 
@@ -31,10 +31,13 @@ def run(args: argparse.Namespace) -> int:
             byte_s=peaks.byte_s,
             memory_bytes=peaks.memory_bytes,
             origin=f"{peaks.origin}: {peaks.note}",
+            quantised_peaks=quantised_peaks(gpu),
         )
         record["gpu"] = gpu.key
         record["largest_batch"] = largest_batch(spec, workload, gpu.memory_bytes)
-        record["compute_bound_batch"] = compute_bound_batch(spec, workload, peaks.flop_s, peaks.byte_s)
+        record["compute_bound_batch"] = compute_bound_batch(
+            spec, workload, peaks.flop_s, peaks.byte_s, quantised_peaks=quantised_peaks(gpu)
+        )
         records.append(record)
     if args.json:
         import json

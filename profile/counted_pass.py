@@ -8,21 +8,19 @@ one of them, and nothing below it, is the innermost range.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelroof.models.errors import OutputError
 from kernelroof.models.kinds import ROOT_MODULE
+from kernelroof.parsers.kineto_nesting import STEP
 from kernelroof.profile.ranges import Sink, module_ranges, nvtx_sink
 from kernelroof.profile.runfolder import write_json
 from kernelroof.profile.window import Window
 
 if TYPE_CHECKING:
     from kernelroof.profile.driver import Session
-
-_STEP = re.compile(r"step(\d+)")
 
 
 def write_plan(path: Path, windows: Iterable[Window]) -> None:
@@ -74,7 +72,7 @@ def innermost(stack: list[str]) -> Window | None:
     """The call that open ranges (phase, step, modules) are in; None outside of a step."""
     if len(stack) < 2:
         return None
-    step = _STEP.fullmatch(stack[1])
+    step = STEP.fullmatch(stack[1])
     return Window(stack[0], int(step[1]), stack[-1] if len(stack) > 2 else ROOT_MODULE) if step else None
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from kernelroof.models.errors import ReportError, UsageError
-from kernelroof.parsers.ncu_errors import NcuError
+from kernelroof.parsers.ncu_errors import NoMetricsError
 from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.kernels_stage import COUNTED, launches_of
 from kernelroof.profile.nsight_backend import TRAFFIC_COLUMNS, Counter
@@ -23,7 +23,8 @@ from kernelroof.profile.sequences import pair
 from kernelroof.profile.spreading import Spread, spread
 from kernelroof.profile.tool_errors import ToolError
 from kernelroof.profile.window import Window
-from kernelroof.roofline.join import TAKEN, join
+from kernelroof.roofline.join import TAKEN, duration_doubts, join
+from kernelroof.roofline.report_ceilings import peaks_at
 
 if TYPE_CHECKING:
     from kernelroof.models.ops import TracedOp
@@ -44,6 +45,8 @@ DTYPES = {
     **dict.fromkeys(_WHOLE, "Int64"),
     "flops_upper_bound": "boolean",
 }
+_COLLECTED = tuple(name for name, dtype in DTYPES.items() if dtype in ("Float64", "Int64") and name != "passes")
+"""What ncu was asked for; passes are told by its log even where nothing came back."""
 
 
 def count_run(run: Pipeline) -> None:
@@ -58,7 +61,7 @@ def count_run(run: Pipeline) -> None:
         counter = Counter(run.folder.path, run.spec_file, run.job.gpu, run.job.counting)
         launches = in_launch_order(launches_of(run))
         counted = count_launches(launches, counter, run.job.counting, growing_modules(run.trace.ops))
-    except (NcuError, ToolError) as error:
+    except (ReportError, ToolError) as error:
         if not run.sources.may_fall_back:
             raise
         print(f"\n  {error.what}: falling back to traced FLOPs and bytes", file=sys.stderr)
@@ -108,7 +111,7 @@ def count_launches(
 
     Raises:
         NcuError, ToolError: see `Counter.count`.
-        ReportError: nothing that was counted could be joined.
+        ReportError: nothing that was counted could be joined, or nothing was collected.
     """
     table = launches
     if growing is not None:
@@ -135,8 +138,14 @@ def count_launches(
             f"nothing that was counted could be joined with the timeline{reasons}",
             "Run both again; if the program is not the same each time, use --counters traced.",
         )
+    if figures[list(_COLLECTED)].isna().all(axis=None):
+        raise NoMetricsError(
+            f"ncu profiled {len(figures):,} launches and collected nothing of what was asked for",
+            "Count with --ncu-set full, or use --counters traced; counters-*.ncu.log say more.",
+        )
     result = spread(classified, figures)
-    counted = pd.concat([launches, result.figures], axis=1)
+    doubts = duration_doubts(result.figures["ncu_time_ns"], launches["time_ns"])
+    counted = pd.concat([launches, result.figures.assign(caveat=doubts)], axis=1)
     lacking = {k: v for p in counter.purposes for k, v in p.lacking.items()}
     return CountedTable(counted, _record(result, counter, said, unjoined, lacking))
 
@@ -148,6 +157,7 @@ def merge_runs(runs: list[pd.DataFrame]) -> pd.DataFrame:
     traffic, work = runs[0], runs[-1]
     index = traffic.index.union(work.index)
     traffic, work = traffic.reindex(index), work.reindex(index)
+    work = peaks_at(work, traffic["sm_clock_hz"])
     columns = {}
     for name in FIGURES:
         first, second = (traffic[name], work[name]) if name in TRAFFIC_COLUMNS else (work[name], traffic[name])

@@ -44,6 +44,10 @@ def add_decision_commands(commands: argparse._SubParsersAction[Any]) -> None:
     _add_compare(commands)
     _add_sweep(commands)
     _add_batching(commands)
+    textbook = commands.add_parser(
+        "textbook", help="figures that texts quote, recomputed", description="Quoted figures, and ours beside them."
+    )
+    textbook.add_argument("--json", action="store_true", help="print one JSON array")
 
 
 def numbers(text: str) -> list[int]:

@@ -117,7 +117,7 @@ def _doctor(setting: Setting, rows: list[Row]) -> list[Row]:
     from kernelroof.profile.doctor import all_checks
     from kernelroof.profile.doctor_machine import this_place
 
-    return [Row(c.name, MISSING if c.ok is False else OK, c.words) for c in all_checks(this_place(), setting.out)]
+    return [Row(c.name, OK if c.ok else MISSING, c.words) for c in all_checks(this_place(), setting.out)]
 
 
 def _known(setting: Setting, rows: list[Row]) -> list[Row]:

@@ -192,10 +192,12 @@ def analysed(counted: pd.DataFrame, counters: pd.DataFrame, ceilings: Ceilings) 
     Args:
         counted: all launches with what was counted or spread to them.
         counters: as exported, for the report's own ceilings.
-        ceilings: the roofs of the timeline's clock; those inside ncu are the report's own.
+        ceilings: the roofs of the timeline's clock, as measured for one type; peaks of other types are the
+            GPU's datasheet's. Those inside ncu are the report's own.
     """
     from kernelroof.models.kinds import kind_of
     from kernelroof.roofline.counted import Roofs, place_counted
+    from kernelroof.roofline.gpus import known_gpu
     from kernelroof.roofline.place import numbers, ratio
     from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
 
@@ -207,4 +209,4 @@ def analysed(counted: pd.DataFrame, counters: pd.DataFrame, ceilings: Ceilings) 
         kind=[kind_of(str(m)) for m in rows["module"]],
     )
     rows["duration_ratio"] = ratio(numbers(rows["ncu_time_ns"]), numbers(rows["timeline_ns"]))
-    return place_counted(rows, Roofs(read_ceilings(counters), sheet_ceilings(None, ceilings)))
+    return place_counted(rows, Roofs(read_ceilings(counters), sheet_ceilings(known_gpu(ceilings.name), ceilings)))

@@ -30,6 +30,7 @@ def needed_bytes(spec: DriverSpec) -> tuple[int, int | None]:
             output=spec.output,
             dtype=spec.dtype,
             weights_dtype=spec.dtype,
+            kv_dtype=spec.dtype,
             attn=spec.attn,
             cache=spec.cache,
             head=spec.head,

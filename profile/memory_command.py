@@ -12,13 +12,13 @@ from kernelroof.models.capacity import (
     parameters_that_fit,
 )
 from kernelroof.models.errors import UsageError
-from kernelroof.models.estimate import costs, ideal_times
+from kernelroof.models.estimate import costs, ideal_times, quantised_peak
 from kernelroof.models.offload import TIERS, Tier, cold_cache, contiguous_waste, offload, paging, stream_byte_s
 from kernelroof.models.parallel import split
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.models.workload import Workload
-from kernelroof.profile.estimate_command import device_from, workload_from
+from kernelroof.profile.estimate_command import device_from, quantised_peaks_from, workload_from
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.links import PCIE, Link, host_link, peer_link
 from kernelroof.roofline.memory_card import memory_card
@@ -112,12 +112,13 @@ def _cache(args: argparse.Namespace, spec: ModelSpec, workload: Workload) -> dic
     blocks = [
         paging(block, tokens=tokens, sequences=workload.batch, kv_bytes_per_token=per_token) for block in args.blocks
     ]
+    limit = spec.max_positions
     return {
         "kv_bytes_per_token": per_token,
         "state_bytes_per_sequence": cost.state_bytes_per_sequence,
         "outgrows_weights_at_tokens": cache_outgrows_weights(spec, workload),
         "batch": workload.batch,
-        "contiguous_waste_share": contiguous_waste(tokens=tokens, reserved=spec.max_positions),
+        "contiguous_waste_share": contiguous_waste(tokens=tokens, reserved=limit) if limit else None,
         "max_positions": spec.max_positions,
         "paging": [p._asdict() for p in blocks],
     }
@@ -152,6 +153,7 @@ def _splits(
                     flop_s=ceilings.flop_s,
                     byte_s=ceilings.byte_s,
                     link_byte_s=link.byte_s,
+                    quantised_peaks=quantised_peaks_from(args),
                 )
             except UsageError as error:
                 refused.append(f"tp {tp}, pp {pp}: {error.what}")
@@ -165,10 +167,12 @@ def _spilled(
 ) -> dict[str, Any]:
     """What the tiers cost: the part of the weights that does not fit, and one sequence's resting cache."""
     cost = costs(spec, workload)
-    times = ideal_times(cost, ceilings.flop_s, ceilings.byte_s)
+    peaks = quantised_peaks_from(args)
+    apart = quantised_peak(cost.quantised, peaks, ceilings.flop_s)
+    times = ideal_times(cost, ceilings.flop_s, ceilings.byte_s, quantised_flop_s=apart)
     excess = cost.total_bytes - (ceilings.memory_bytes or 0)
     one = costs(spec, workload._replace(batch=1))
-    one_times = ideal_times(one, ceilings.flop_s, ceilings.byte_s)
+    one_times = ideal_times(one, ceilings.flop_s, ceilings.byte_s, quantised_flop_s=apart)
     rows = []
     for tier in _tiers(args):
         spilled = offload(tier, excess_bytes=excess, step_s=times.first_step_s, link_byte_s=link.byte_s)

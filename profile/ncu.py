@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernelroof.models.errors import KernelroofError, UsageError
-from kernelroof.parsers.ncu_errors import NoKernelsError, ReportReaderError
+from kernelroof.parsers.ncu_errors import NcuError, NoKernelsError, ReportReaderError
 from kernelroof.parsers.ncu_log import NcuLog, read_log
 from kernelroof.profile.runfolder import whole_file
 from kernelroof.profile.tool_disk import check_disk
-from kernelroof.profile.tool_errors import ToolFailed, ToolTimeout
+from kernelroof.profile.tool_errors import ToolFailed, ToolTimeout, ending
 from kernelroof.profile.tools import Tool, last_words, run_tool
 
 REPLAY_MODES = ("kernel", "application", "range", "app-range")
@@ -154,16 +154,20 @@ def count(
     # Not all of it is in the log: options are refused before there is one (by 2022.3 without ==ERROR==), and
     # what ncu's part inside the program says comes with the program's output.
     said = read_log(f"{own}\n{printed}", platform.release())
+    killed = None
+    if status < 0:
+        words = f"ncu itself was ended by {ending(status)} before it had counted all"
+        killed = ToolFailed(words, f"Count again (SIGKILL often means that memory ran out); its output is in {output}.")
     if report.exists() and report.stat().st_size:
-        return Counted(report, log, said, stopped or said.cause)
+        return Counted(report, log, said, stopped or said.cause or killed)
     check_disk(own + printed, (folder,))
     if stopped is not None:
         raise stopped
-    if said.cause is not None:
-        raise said.cause
+    if cause := said.cause or killed:
+        raise cause
     if status:
         words = last_words(own) or last_words(printed)
-        raise ToolFailed(f"ncu ended with status {status} and left no report ({words})", f"Its lines are in {output}.")
+        raise ToolFailed(f"ncu ended with {ending(status)} and left no report ({words})", f"Its lines are in {output}.")
     raise NoKernelsError()
 
 
@@ -189,6 +193,16 @@ def export_csv(tool: Tool, report: Path, csv: Path) -> Path:
                 "Export it with the version that wrote it or a newer one, or pip install ncu-report.",
             )
     return csv
+
+
+def export_counted(tool: Tool, counted: Counted, csv: Path) -> Path:
+    """`export_csv` of a counting run; where it ended early and left nothing readable, why it did is the error."""
+    try:
+        return export_csv(tool, counted.report, csv)
+    except NcuError:
+        if counted.problem is None:
+            raise
+        raise counted.problem from None
 
 
 def query_metrics(tool: Tool, chip: str) -> frozenset[str] | None:

@@ -79,13 +79,16 @@ def record_timeline(folder: Path, spec: Path) -> list[str]:
     Leaves timeline.nsys-rep, timeline.nsys.log and timeline.sqlite.
 
     Raises:
-        ToolError, NsysError: see `kernelroof.profile.nsys`.
+        ToolError, NsysError: see `kernelroof.profile.nsys`; also where the recording has no kernels or no ranges.
+        ReportError: the export can't be read.
     """
+    from kernelroof.parsers.nsys_sqlite import check_recording
+
     tool = find_tool("nsys")
     free_gpu_memory()
     target = driver_command(spec, "--mode", "ranges")
     report = nsys.record(tool, target, folder, name="timeline", traces=TRACES)
-    nsys.export_sqlite(tool, report, folder / "timeline.sqlite")
+    check_recording(nsys.export_sqlite(tool, report, folder / "timeline.sqlite"), need_ranges=True)
     return nsys.record_command(tool, target, folder / "timeline", traces=TRACES)
 
 
@@ -166,7 +169,7 @@ class Counter:
         key, mark, csv = fingerprint(asked), self.folder / f"{name}.json", self.folder / f"{name}.csv"
         if not (csv.exists() and mark.exists() and read_json(mark).get("key") == key):
             counted = self._count(purpose, target, cache, name, on_line)
-            ncu.export_csv(self.tool, counted.report, csv)
+            ncu.export_counted(self.tool, counted, csv)
             problem = str(counted.problem) if counted.problem is not None else None
             passes = {str(k): v for k, v in counted.said.passes.items()}
             conditions = {"cache_control": cache, "clock_control": self._clock, "command": self._command}

@@ -18,7 +18,7 @@ from kernelroof.parsers.nsys_errors import NsysError, error_from_output, importe
 from kernelroof.parsers.nsys_reports import REPORTS
 from kernelroof.profile.runfolder import whole_file
 from kernelroof.profile.tool_disk import check_disk
-from kernelroof.profile.tool_errors import DiskFullError, NothingRecorded, TargetFailed, ToolFailed, ToolTimeout
+from kernelroof.profile.tool_errors import DiskFullError, NothingRecorded, TargetFailed, ToolFailed, ToolTimeout, ending
 from kernelroof.profile.tools import Tool, last_words, run_tool
 
 TRACES = ("cuda", "nvtx")
@@ -96,8 +96,10 @@ def record(
     if stopped is not None:
         raise stopped
     if status and report.exists():
+        if status < 0:
+            raise _nsys_ended(status, log)
         raise TargetFailed(
-            f"the profiled program ended with status {status}",
+            f"the profiled program ended with {ending(status)}",
             f"Its output is in {log}; what was recorded until then is kept in {report}.",
         )
     if report.exists():
@@ -181,8 +183,7 @@ def stats_csv(tool: Tool, report: Path, report_key: str, out: Path) -> Path:
                 with whole_file(out) as temporary:
                     temporary.write_bytes(made.read_bytes())
                 return out
-            # With --output what it says follows on the line of what it does; the file is a copy that nobody knows.
-            text = text.replace("... SKIPPED:", "...\nSKIPPED:").replace(str(sqlite), report.name)
+            text = text.replace(str(sqlite), report.name)  # a copy that nobody knows
             if "could not be found" not in text:
                 break
     check_disk(text, (out.parent,))
@@ -240,8 +241,10 @@ def _no_report(tool: Tool, status: int, output: str, capture_range: bool, log: P
         return TargetFailed(f"nsys can't start the program ({_first(_NO_PROGRAM, output)})", "Name it by its path.")
     check_disk(output, (log.parent,))
     found = error_from_output(output, "nsys profile")
+    if status < 0:
+        return _nsys_ended(status, log)
     if status:
-        return TargetFailed(f"the profiled program ended with status {status}, nothing was recorded", f"See {log}.")
+        return TargetFailed(f"the profiled program ended with {ending(status)}, nothing was recorded", f"See {log}.")
     if capture_range:
         return NothingRecorded(
             "nsys recorded nothing: the program never called cudaProfilerStart, or not in a process that it saw",
@@ -251,6 +254,14 @@ def _no_report(tool: Tool, status: int, output: str, capture_range: bool, log: P
         return found
     return ToolFailed(
         f"nsys {'.'.join(map(str, tool.version[:2]))} left no report ({words})", f"Its output is in {log}."
+    )
+
+
+def _nsys_ended(status: int, log: Path) -> ToolFailed:
+    """The error for an nsys that was ended by a signal: its status is else the program's."""
+    return ToolFailed(
+        f"nsys itself was ended by {ending(status)} before it had recorded all",
+        f"Record again (SIGKILL often means that memory ran out); its output is in {log}.",
     )
 
 

@@ -79,8 +79,11 @@ def print_plan(driver: DriverSpec, args: argparse.Namespace, out: Path) -> None:
     share = 100 * plan.chosen / plan.kernels if plan.kernels else 0.0
     print(f"kernels   {plan.kernels:,} launches in a prefill and {driver.output} decode steps ({plan.origin})")
     never = f"; {plan.never:,} are never represented (routed experts, collectives)" if plan.never else ""
+    members = "every member" if args.every_kernel else "their first and last members"
     print(f"chosen    {plan.chosen:,} launches ({share:.1f} %) in {plan.windows:,} module calls: "
-          f"{plan.classes:,} classes, their first and last members{never}")  # fmt: skip
+          f"{plan.classes:,} classes, {members}{never}")  # fmt: skip
+    if args.top is not None:
+        print(f"          at most: --top {args.top} leaves only the kernels with most time, known after the timeline")
     asked = "; ".join(
         f"{name} {count}" + (f" ({plan.metrics[name]} metrics)" if name in plan.metrics else "")
         for name, count in plan.passes.items()

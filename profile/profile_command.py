@@ -38,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
         if value != workload.dtype:
             raise UsageError(
                 f"{option} {value} can't be executed: the driver holds weights and KV in --dtype {workload.dtype}",
-                "Use the estimate command for other formats.",
+                f"Use the estimate command for other formats, or give --weights-dtype {workload.dtype} "
+                f"--kv-dtype {workload.dtype} to run a quantised checkpoint's architecture unquantised.",
             )
     other = device_from(args, workload)
 

@@ -38,11 +38,10 @@ EXPERT = "a routed expert: its work depends on the data, so none stands for anot
 COLLECTIVE = "a collective: it waits for other GPUs and can't be replayed safely"
 UNPLACED = "in no phase: nothing tells its like"
 
-COLLECTIVES = (
-    r"nccl|rccl|nvshmem|mscclpp|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem"
-)
-"""Names of kernels that talk to other GPUs, as a regular expression without regard to case."""
-_COLLECTIVE = re.compile(COLLECTIVES, re.IGNORECASE)
+_TALKS = r"nccl|rccl|nvshmem|mscclpp|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem"
+COLLECTIVES = re.sub(r"[a-z]", lambda letter: f"[{letter[0].upper()}{letter[0]}]", _TALKS)
+"""Names of kernels that talk to other GPUs, in any case: a regular expression that ncu reads as Python does."""
+_COLLECTIVE = re.compile(COLLECTIVES)
 _EXPERT_MODULE = re.compile(r"(?:^|\.)(?:local_|routed_)?experts?(?:\.|$)", re.IGNORECASE)
 _EXPERT_KERNEL = re.compile(r"fused_?moe|moe_(?:gemm|align|sum)|group(?:ed)?_?gemm", re.IGNORECASE)
 _LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
@@ -54,7 +53,7 @@ def classify(launches: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         launches: one row a launch, in the order they were launched within each phase and step: phase,
-            step, module, kernel, grid, block; where known also shared (bytes of shared memory), shapes
+            step, module, kernel, grid, block; where known also shared_bytes, shapes
             (of its op), process, and varies (bool: bytes depend on the context). Without `varies` it is
             told from the module: attention and the cache.
 
@@ -83,7 +82,7 @@ def classify(launches: pd.DataFrame) -> pd.DataFrame:
         decode = (out["phase"] == "decode").fillna(False).to_numpy(bool)
         out["varies"] = np.array([grows[m] for m in modules], bool) & decode
     out["varies"] = out["varies"].fillna(False).astype(bool)
-    same = ["key", "grid", "block", *[c for c in ("shared", "process") if c in out], "phase", "role", "nth"]
+    same = ["key", "grid", "block", *[c for c in ("shared_bytes", "process") if c in out], "phase", "role", "nth"]
     number = out.assign(_shapes=_shapes(out)).groupby([*same, "_shapes"], sort=False, dropna=False).ngroup()
     out["class"] = np.where(out["never"].isna(), number, -1)
     return out

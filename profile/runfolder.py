@@ -34,6 +34,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".part-{os.getpid()}-{path.name}")
     try:
         yield temporary
+        if not temporary.exists():  # some writers fail in silence, mostly where no space is left
+            raise OSError("nothing was written")
         os.replace(temporary, path)
     except OSError as error:
         raise OutputError(
@@ -220,8 +222,16 @@ def _digest(file: IO[bytes]) -> str:
 def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     flat_found, flat_wanted = _flat(found), _flat(wanted)
     names = [k for k in flat_wanted if flat_found.get(k) != flat_wanted[k]]
-    shown = [f"{k} {flat_found.get(k)} there, {flat_wanted[k]} asked" for k in names if k != "config"]
+    shown = [f"{k} {_brief(flat_found.get(k))} there, {_brief(flat_wanted[k])} asked" for k in names if k != "config"]
     return "; ".join(shown[:3]) or "another model config"
+
+
+def _brief(value: Any) -> str:
+    """A value for a message: of a list its length and first member, of a long text its beginning."""
+    if isinstance(value, list) and len(value) > 1:
+        return f"{len(value)} ({_brief(value[0])}, ...)"
+    text = str(value[0] if isinstance(value, list) and value else value)
+    return text if len(text) <= 80 else f"{text[:60]}...{text[-17:]}"
 
 
 def _flat(value: Mapping[str, Any]) -> dict[str, Any]:

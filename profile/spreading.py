@@ -6,16 +6,20 @@ between the first and the last step, and how far the middle step is off that lin
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from kernelroof.parsers.metric_book import json_rows
 from kernelroof.profile.representatives import JUDGED, TOLERANCE, spread_of
 
 Floats = npt.NDArray[np.float64]
 
 COUNTED, REPRESENTED, INTERPOLATED = "counted", "represented", "interpolated"
+PARTS = "flops_by_type"
+"""The text that holds numbers: FLOPs by type."""
 
 
 class Residual(NamedTuple):
@@ -64,7 +68,8 @@ def spread(classified: pd.DataFrame, figures: pd.DataFrame) -> Spread:
     Args:
         classified: all launches, see `representatives.classify`.
         figures: the counted ones, by the index of `classified`. Numbers are spread; texts are taken from
-            the class's first member. A number that a member lacks is taken from the others.
+            the class's first member, but the numbers in `PARTS` are spread like any. A number that a member
+            lacks is taken from the others.
 
     Counted launches keep their own figures. A class whose members still differ by more than the tolerance
     represents nothing.
@@ -86,7 +91,7 @@ def spread(classified: pd.DataFrame, figures: pd.DataFrame) -> Spread:
     for number, members in counted[counted["class"] >= 0].groupby("class", sort=True):
         with_members.add(number)
         rows = rows_of[number]
-        row = rows["_row"].to_numpy(dtype=np.int64)
+        row, steps = rows["_row"].to_numpy(dtype=np.int64), rows["step"].to_numpy(np.float64)
         apart = spread_of(members) if set(JUDGED) <= set(members.columns) else 0.0
         if apart > TOLERANCE:
             why[row] = f"counted members of its class differ by {100 * apart:.0f} %"
@@ -94,9 +99,9 @@ def spread(classified: pd.DataFrame, figures: pd.DataFrame) -> Spread:
         varies = bool(members["varies"].any()) and members["step"].nunique() > 1
         how[row] = INTERPOLATED if varies else REPRESENTED
         for name in numeric:
-            values[name][row] = _figure(name, members, rows["step"].to_numpy(np.float64), varies, residuals)
+            values[name][row] = _figure(name, members, steps, varies, residuals)
         for name in texts:
-            words[name][row] = members[name].iloc[0]
+            words[name][row] = _parts(members, steps, varies) if name == PARTS else members[name].iloc[0]
     lost = (classified["class"] >= 0).to_numpy(bool) & ~classified["class"].isin(with_members).to_numpy(bool)
     why[lost] = "no launch of its class was counted"
     for name in numeric:
@@ -138,6 +143,16 @@ def _figure(name: str, members: pd.DataFrame, steps: Floats, varies: bool, resid
                 share = float((seen - guess) / seen)
                 residuals.append(Residual(str(one["role"]), str(one["kernel"]), name, int(step), share))
     return np.asarray(np.maximum(line, 0.0))
+
+
+def _parts(members: pd.DataFrame, steps: Floats, varies: bool) -> npt.NDArray[np.object_]:
+    """The FLOPs by type of a class at these steps, each type's like a figure of its own, so that they add up."""
+    known = [{} if pd.isna(text) else json.loads(str(text)) for text in members[PARTS]]
+    figures = {}
+    for kind in dict.fromkeys(kind for each in known for kind in each):
+        numbers = pd.array([each.get(kind) for each in known], dtype="Float64")
+        figures[kind] = _figure(kind, members.assign(**{kind: numbers}), steps, varies, [])
+    return json_rows(figures, len(steps))
 
 
 def _is_number(column: pd.Series[float]) -> bool:

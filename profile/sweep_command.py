@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from kernelroof.models.errors import OutputError, UsageError
+from kernelroof.models.estimate import PhaseCost, compute_time
 from kernelroof.models.grid import Device, Grid, estimate_grid
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.models.workload import Workload, conventions, make_workload
-from kernelroof.roofline.gpus import find_gpu, peak_for
+from kernelroof.roofline.gpus import find_gpu, peak_for, quantised_peaks
 from kernelroof.roofline.text_table import text_table
 from kernelroof.roofline.units import quantity, seconds
 
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         plot_heat(table, args.heat, axes, [a for a in AXES if a not in axes], args.picture, _footer(rows))
     print(f"{every:,} combinations" + (f", {len(table):,} of them fit" if args.fits else ""))
     _print_best(table, args.sort, args.top)
-    for line in conventions(rows[0][1]).items():
+    for line in conventions(*rows[0]).items():
         if line[0] in ("mask", "cache", "head", "bytes"):
             print(f"  {line[0]:<6} {line[1]}")
     for path in filter(None, (args.out, args.picture)):
@@ -87,7 +88,7 @@ def _device(name: str, dtypes: set[str]) -> Device:
             peaks[dtype] = peak_for(gpu, dtype)
         except UsageError:
             peaks[dtype] = None  # its times become null, with the reason in the row
-    return Device(gpu.key, gpu.byte_s, gpu.memory_bytes, peaks)
+    return Device(gpu.key, gpu.byte_s, gpu.memory_bytes, peaks, quantised_peaks(gpu))
 
 
 def sweep_table(rows: list[tuple[ModelSpec, Workload]], devices: list[Device], grid: Grid) -> pd.DataFrame:
@@ -100,8 +101,8 @@ def sweep_table(rows: list[tuple[ModelSpec, Workload]], devices: list[Device], g
         codes = np.asarray([unique.index(w) for w in words])[index]
         return pd.Categorical.from_codes(codes, categories=pd.Index(unique))
 
-    def bound(flops: Any, moved: Any) -> Any:
-        compute = flops / grid.flop_s >= moved / grid.byte_s
+    def bound(phase: PhaseCost) -> Any:
+        compute = compute_time(phase, grid.flop_s, grid.quantised_flop_s) >= phase.bytes / grid.byte_s
         codes = np.where(np.isnan(times.prefill_s), -1, compute.astype(np.int8))
         return pd.Categorical.from_codes(codes, categories=pd.Index(["memory", "compute"]))
 
@@ -123,12 +124,12 @@ def sweep_table(rows: list[tuple[ModelSpec, Workload]], devices: list[Device], g
         "prefill_flops": prefill.flops,
         "prefill_bytes": prefill.bytes,
         "prefill_flop_per_byte": prefill.flops / prefill.bytes,
-        "prefill_bound": bound(prefill.flops + prefill.scan_flops, prefill.bytes),
+        "prefill_bound": bound(prefill),
         "ttft_ms": 1e3 * times.prefill_s,
         "decode_step_flops": step.flops,
         "decode_step_bytes": step.bytes,
         "decode_flop_per_byte": step.flops / step.bytes,
-        "decode_bound": bound(step.flops + step.scan_flops, step.bytes),
+        "decode_bound": bound(step),
         "tpot_ms": 1e3 * times.first_step_s,
         "decode_ms": 1e3 * times.decode_s,
         "tokens_per_s": grid.batch / times.first_step_s,
@@ -159,7 +160,7 @@ def _longest(args: argparse.Namespace) -> list[str]:
 
 
 def _footer(rows: list[tuple[ModelSpec, Workload]]) -> str:
-    words = conventions(rows[0][1])
+    words = conventions(*rows[0])
     return f"closed-form estimate at datasheet peaks (dense); {words['mask']}; cache {words['cache']}; {words['units']}"
 
 

@@ -15,13 +15,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelroof.models.errors import KernelroofError, UsageError
-from kernelroof.parsers.ncu_errors import NcuError
+from kernelroof.models.errors import ReportError, UsageError
 from kernelroof.profile import backends
 from kernelroof.profile.analyze_command import Analysis
 from kernelroof.profile.analyze_inputs import Inputs, Timeline
 from kernelroof.profile.count_options import CountOptions
+from kernelroof.profile.estimate_command import given_from, workload_from
 from kernelroof.profile.nsight_options import count_options
+from kernelroof.profile.ranks import counters_by_rank
 from kernelroof.profile.runfolder import RUN, RunFolder, write_json
 from kernelroof.profile.target_run import count_target, record_target
 from kernelroof.profile.tool_errors import ToolError
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 8
 _MEASURED_IN = "bfloat16"
+_RECORD_INSIDE = "record with torch.profiler in the program itself and give the trace to `kernelroof analyze`"
+_NO_GPU = f"Run it where a GPU is; or {_RECORD_INSIDE}; or name a model without -- to run it here."
 
 
 def run_target(args: argparse.Namespace) -> int:
@@ -46,10 +49,13 @@ def run_target(args: argparse.Namespace) -> int:
     if args.top is not None and args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
     if args.backend == "torch" or args.timeline == "torch":
-        raise UsageError(
-            "torch.profiler can't see into another program", "Use --backend nsight, or record in the program itself."
-        )
+        raise UsageError("torch.profiler can't see into another program", f"Use --backend nsight, or {_RECORD_INSIDE}.")
+    given_from(args, None)  # what is absurd is said before anything is recorded
     gpu = backends.find_gpu("cuda")
+    if gpu is None:
+        raise backends.BackendUnavailable(
+            "another program is profiled under nsys and ncu, and this run has no GPU", _NO_GPU
+        )
     sources, lost = backends.choose_sources("nsight" if args.counters is None else "auto", "nsys", args.counters, gpu)
     for line in lost:
         print(line, file=sys.stderr)
@@ -107,18 +113,20 @@ def _run(
         try:
             counters, said = count_target(folder.path, target, nsys, gpu, options)
             notes += said
-        except (NcuError, ToolError) as error:
+        except (ReportError, ToolError) as error:
             if not sources.may_fall_back and args.counters == "ncu":
                 raise
             print(f"{error.what}: only times are known. {error.hint}", file=sys.stderr)
             notes.append(f"not counted: {error.what}")
     roofs = _roofs(args, nsys, counters, gpu)
-    for rank, process in enumerate(ranks := _processes(nsys)):
-        own = folder if len(ranks) == 1 else RunFolder(folder.file(f"rank{rank}"), {})
-        own.path.mkdir(exist_ok=True)
+    ranks, words = counters_by_rank(nsys, counters)
+    notes += words
+    for rank, (process, own) in enumerate(ranks):
+        place = folder if len(ranks) == 1 else RunFolder(folder.file(f"rank{rank}"), {})
+        place.path.mkdir(exist_ok=True)
         print(f"\nrank {rank} (process {process})" if len(ranks) > 1 else "")
-        _report(own, nsys, process if len(ranks) > 1 else None, _of_rank(counters, rank, len(ranks)), roofs, model,
-                tuple(notes), args.top or _SHOWN)  # fmt: skip
+        one = process if len(ranks) > 1 else None
+        _report(place, nsys, one, own, roofs, model, tuple(notes), args.top or _SHOWN)
 
 
 def _report(
@@ -147,42 +155,16 @@ def _report(
     tell(analysis, inputs, folder, pictures, top)
 
 
-def _processes(nsys: Nsys) -> list[int]:
-    """The processes that launched kernels, in the order of their ids."""
-    kernels = nsys.work[nsys.work["kind"] == "kernel"]
-    return sorted(int(p) for p in kernels["process"].dropna().unique())
-
-
-def _of_rank(counters: pd.DataFrame | None, rank: int, ranks: int) -> pd.DataFrame | None:
-    """A rank's counters: of as many processes as were recorded, in order; else all for each."""
-    if counters is None or ranks == 1:
-        return counters
-    processes = sorted(int(p) for p in counters["process"].dropna().unique())
-    if len(processes) != ranks:
-        return counters
-    own: pd.DataFrame = counters[counters["process"] == processes[rank]].reset_index(drop=True)
-    return own
-
-
 def _roofs(args: argparse.Namespace, nsys: Nsys, counters: pd.DataFrame | None, gpu: backends.Gpu | None) -> Roofs:
     """The roofs of both clocks: named by the user, else measured here, else those of the GPU's sheet."""
     from kernelroof.roofline.counted import Roofs
-    from kernelroof.roofline.gpus import find_gpu
+    from kernelroof.roofline.gpus import find_gpu, known_gpu
     from kernelroof.roofline.report_ceilings import read_ceilings, sheet_ceilings
 
     named = nsys.devices["name"].dropna()
     name = args.gpu or (str(named.iloc[0]) if len(named) else gpu.name if gpu else "")
-    try:
-        sheet = find_gpu(name)
-    except KernelroofError:
-        if args.gpu:
-            raise
-        sheet = None
-    if args.gpu:
-        on_line = sheet_ceilings(sheet, None)
-    else:
-        measured = _given(args) or measure_roofs()
-        on_line = sheet_ceilings(None, measured) if measured is not None else sheet_ceilings(sheet, None)
+    sheet = find_gpu(name) if args.gpu else known_gpu(name)
+    on_line = sheet_ceilings(sheet, None if args.gpu else given_from(args, None) or measure_roofs())
     return Roofs(read_ceilings(counters, sheet) if counters is not None else None, on_line)
 
 
@@ -195,22 +177,11 @@ def measure_roofs() -> Ceilings | None:
     return measure_ceilings(_MEASURED_IN, device="cuda", threads=None)[0]
 
 
-def _given(args: argparse.Namespace) -> Ceilings | None:
-    if args.peak_tflops is None and args.bandwidth_gbs is None:
-        return None
-    if not args.peak_tflops or not args.bandwidth_gbs:
-        raise UsageError("own figures need --peak-tflops and --bandwidth-gbs, both above zero", "Give both.")
-    dtype = args.dtype or _MEASURED_IN
-    own = (args.peak_tflops * 1e12, args.bandwidth_gbs * 1e9)
-    return Ceilings("your figures", *own, None, dtype, "given", None, "from the command line")
-
-
 def _model(args: argparse.Namespace) -> tuple[ModelSpec, Workload] | None:
     if args.model is None:
         return None
     from kernelroof.models.presets import display_name, load_config
     from kernelroof.models.spec import read_spec
-    from kernelroof.profile.estimate_command import workload_from
 
     spec = read_spec(load_config(args.model), display_name(args.model))
     return spec, workload_from(args, spec)

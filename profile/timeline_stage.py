@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from kernelroof.parsers.nsys_errors import NsysError
+from kernelroof.models.errors import ReportError
 from kernelroof.profile.backends import Sources
 from kernelroof.profile.runfolder import read_json, write_json
 from kernelroof.profile.tool_errors import TargetFailed, ToolError
@@ -31,7 +31,7 @@ def record_timeline(run: Pipeline) -> list[str]:
     Returns the names of files that it made besides `outputs`.
 
     Raises:
-        ToolError, NsysError, DriverError: the recording failed.
+        ToolError, ReportError, DriverError: the recording failed.
     """
     if run.sources.timeline == "torch":
         return _by_torch(run)
@@ -39,7 +39,7 @@ def record_timeline(run: Pipeline) -> list[str]:
 
     try:
         command = nsight_backend.record_timeline(run.folder.path, run.spec_file)
-    except (NsysError, ToolError) as error:
+    except (ReportError, ToolError) as error:
         # A program that fails by itself fails under any profiler.
         if not run.sources.timeline_may_fall_back or isinstance(error, TargetFailed):
             raise

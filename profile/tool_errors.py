@@ -5,6 +5,9 @@ What goes wrong inside a profile is said by `parsers.ncu_errors` and `parsers.ns
 
 from __future__ import annotations
 
+import signal
+from contextlib import suppress
+
 from kernelroof.models.errors import KernelroofError
 
 INSTALL = {
@@ -51,3 +54,11 @@ class TargetFailed(ToolError):
 
 class NothingRecorded(ToolError):
     """nsys ended well and left no report."""
+
+
+def ending(status: int) -> str:
+    """How a program ended, in words: its status, or the signal that ended it (also as a shell passes it on)."""
+    number = -status if status < 0 else status - 128
+    with suppress(ValueError):
+        return f"signal {number} ({signal.Signals(number).name})" if number > 0 else f"status {status}"
+    return f"status {status}"

@@ -25,9 +25,17 @@ def add_workload(
         "--dtype", metavar="D", help="float32, bfloat16 or float16; fp32, bf16, fp16 too (default: the model's)"
     )
     load.add_argument(
-        "--weights-dtype", metavar="D", help="how the layers' linears are stored: --dtype (default), fp8, int8, int4"
+        "--weights-dtype",
+        metavar="D",
+        help="how the layers' linears are stored: a quantised checkpoint's own format, else --dtype (default); fp8, "
+        "fp8-block, w8a8, int8, int4 (bits alone), int4-g128, gptq-int4-g128, awq, nf4, mxfp4, nvfp4, q4_k_m, bpw:4.85 "
+        "...",
     )
-    load.add_argument("--kv-dtype", metavar="D", help="how K and V are stored: --dtype (default), fp8, int8, int4")
+    load.add_argument(
+        "--kv-dtype",
+        metavar="D",
+        help="how K and V are stored: --dtype (default), fp8, fp8-head, int8, int4, nvfp4, q8_0, q4_0 ...",
+    )
     load.add_argument("--attn", default="sdpa", metavar="A", help="sdpa, eager or flash_attention_2 (default: sdpa)")
     load.add_argument("--cache", default="dynamic", metavar="C", help="dynamic, static or ideal (default: dynamic)")
     rule = parser.add_argument_group("conventions (defaults: what Hugging Face executes)")
@@ -47,5 +55,8 @@ def add_workload(
         return
     gpu.add_argument("--gpu", metavar="G", help="name in `kernelroof gpus`")
     gpu.add_argument("--peak-tflops", type=float, metavar="X", help="your own dense peak, TFLOP/s")
+    gpu.add_argument(
+        "--quantised-tflops", type=float, metavar="X", help="your own dense peak of quantised products (fp8, w8a8, fp4)"
+    )
     gpu.add_argument("--bandwidth-gbs", type=float, metavar="X", help="your own memory bandwidth, GB/s (10^9)")
     gpu.add_argument("--memory-gb", type=float, metavar="X", help="your own memory, GB (10^9)")

@@ -15,7 +15,8 @@ from kernelroof.parsers.schema import ANALYZED, conform
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.evidence import hierarchy_words, null_reasons
 from kernelroof.roofline.place import HEALTHY_PCT, SHORT_NS, moved_bytes, numbers, place, ratio
-from kernelroof.roofline.report_ceilings import FROM_SHARES, ReportCeilings, plain_type, row_roofs
+from kernelroof.roofline.report_ceilings import FROM_SHARES, ReportCeilings, row_roofs
+from kernelroof.roofline.units import plain_type
 from kernelroof.roofline.verdict import verdicts
 
 NCU, TIMELINE = "ncu", "timeline"

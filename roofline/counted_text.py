@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from kernelroof.roofline.report_ceilings import ReportCeilings, find_type, plain_type
-from kernelroof.roofline.units import fixed, quantity, seconds
+from kernelroof.parsers.kernel_names import cut
+from kernelroof.roofline.report_ceilings import ReportCeilings, find_type
+from kernelroof.roofline.units import counted, fixed, plain_type, quantity, seconds
 from kernelroof.roofline.verdict import NOT_COUNTED
 
 if TYPE_CHECKING:
@@ -29,33 +30,38 @@ def print_kernels(console: Console, kernels: pd.DataFrame, top: int, clock: str)
     launches = int(kernels["launches"].sum())
     console.print()
     console.print(
-        f"{where}: {len(kernels)} kernels, {launches:,} launches, {seconds(total / 1e9, 3)}", style="bold", markup=False
+        f"{where}: {counted(len(kernels), 'kernel')}, {counted(launches, 'launch')}, {seconds(total / 1e9, 3)}",
+        style="bold",
+        markup=False,
     )
-    counted = bool(kernels[["dram_pct", "sm_pct", "sm_pct_at_least", "intensity"]].notna().any(axis=None))
-    ops = bool(kernels["op"].notna().any()) and not counted
-    heads = ["launches", "time", "share\n%", *(["roof\n%", "DRAM\n%", "SM\n%", "FLOP\n/B"] if counted else [])]
+    judged = bool(kernels[["dram_pct", "sm_pct", "sm_pct_at_least", "intensity"]].notna().any(axis=None))
+    ops = bool(kernels["op"].notna().any()) and not judged
+    heads = ["launches", "time", "share\n%", *(["roof\n%", "DRAM\n%", "SM\n%", "FLOP\n/B"] if judged else [])]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
-    wide = max(24, console.width - (68 if counted else 62 if ops else 36))
+    wide = max(24, console.width - (68 if judged else 62 if ops else 36))
     table.add_column("kernel", no_wrap=True, width=wide)
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
-    if counted or ops:
-        table.add_column("bound" if counted else "launching op", no_wrap=True)
+    if judged or ops:
+        table.add_column("bound" if judged else "launching op", no_wrap=True)
     for row in kernels.head(top).to_dict("records"):
         cells = [f"{int(row['launches']):,}", seconds(_real(row["time_ns"], 1e-9), 3), _one(row["share_pct"])]
-        last = Text(_DASH if pd.isna(row["op"]) else _short(str(row["op"]), 28))
-        if counted:
+        last = Text(_DASH if pd.isna(row["op"]) else cut(str(row["op"]), 28))
+        if judged:
             sm = _one(row["sm_pct"]) if pd.notna(row["sm_pct"]) else _one(row["sm_pct_at_least"], "≥")
             at = _DASH if pd.isna(row["intensity"]) else f"{row['intensity']:.3g}"
             cells += [_one(row["pct_of_roof"]), _one(row["dram_pct"]), sm, at]
             last = Text(str(row["bound"]), style=_STYLES.get(str(row["bound"]), ""))
-        ends = [last] if counted or ops else []
-        table.add_row(Text(_short(str(row["label"]), wide)), *cells, *ends)
+        ends = [last] if judged or ops else []
+        table.add_row(Text(cut(str(row["label"]), wide)), *cells, *ends)
     if len(kernels) > top:
         rest = kernels.iloc[top:]
         share = _one(float(rest["share_pct"].sum()))
         table.add_row(Text(f"and {len(rest)} more"), "", seconds(float(rest["time_ns"].sum()) / 1e9, 3), share)
     console.print(table)
+    shown = kernels.head(top)
+    if (shown["sm_pct"].isna() & shown["sm_pct_at_least"].notna()).any():
+        said(console, "≥: at least this; the report has units of the SM, not the SM as a whole", "dim")
 
 
 def print_verdicts(console: Console, kernels: pd.DataFrame, top: int) -> None:
@@ -65,7 +71,7 @@ def print_verdicts(console: Console, kernels: pd.DataFrame, top: int) -> None:
         said(console, "no verdicts: durations only, no FLOPs and no bytes were counted")
         return
     for row in kernels.head(top).to_dict("records"):
-        said(console, f"{_short(str(row['label']), 48)}: {row['verdict']}")
+        said(console, f"{cut(str(row['label']), 48)}: {row['verdict']}")
 
 
 def print_roofs(console: Console, found: ReportCeilings, where: str, types: Sequence[str] = ()) -> None:
@@ -83,13 +89,16 @@ def print_roofs(console: Console, found: ReportCeilings, where: str, types: Sequ
 
 
 def print_phases(console: Console, phases: pd.DataFrame) -> None:
-    """Sum and union of each phase's GPU work."""
+    """Each phase's kernels, and apart from them the sum and union of all its GPU work."""
     for row in phases.to_dict("records"):
         if row["kernels"]:
+            of = "" if row["launches"] == row["kernels"] else f" in {counted(row['launches'], 'launch')}"
+            rest = row["sum_ns"] - row["kernel_ns"]
+            others = f"; with copies, memsets and whole graphs {seconds(row['sum_ns'] / 1e9, 4)}" if rest else ""
             said(
                 console,
-                f"{row['device']} {row['phase']}: {row['kernels']:,} kernels in {row['launches']:,} launches, "
-                f"{seconds(row['sum_ns'] / 1e9, 4)} in all, busy {seconds(row['busy_ns'] / 1e9, 4)}",
+                f"{row['device']} {row['phase']}: {counted(row['kernels'], 'kernel')}{of}, "
+                f"{seconds(row['kernel_ns'] / 1e9, 4)}{others}; GPU busy {seconds(row['busy_ns'] / 1e9, 4)}",
             )
 
 
@@ -107,7 +116,3 @@ def _one(value: Any, sign: str = "") -> str:
     if pd.isna(value):
         return _DASH
     return f"{sign}{value:.1f}" if abs(value) < 99.95 else f"{sign}{value:.0f}"
-
-
-def _short(words: str, room: int) -> str:
-    return words if len(words) <= room else f"{words[: room - 13]}…{words[-12:]}"

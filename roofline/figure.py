@@ -70,7 +70,7 @@ def save_png(figure: Figure, path: str | os.PathLike[str]) -> Path:
         os.replace(part, target)
     except OSError as error:
         raise OutputError(
-            f"picture {target} can't be written ({error.strerror or error})", "Choose a writable folder."
+            f"picture {target} can't be written ({error.strerror or error})", "Free some space or choose another --out."
         ) from error
     finally:
         part.unlink(missing_ok=True)

@@ -124,6 +124,14 @@ def find_gpu(name: str) -> Gpu:
     )
 
 
+def known_gpu(name: str) -> Gpu | None:
+    """The variant called `name`, see `find_gpu`; None where the table does not tell which."""
+    try:
+        return find_gpu(name)
+    except UnknownGpuError:
+        return None
+
+
 def peak_for(gpu: Gpu, dtype: str) -> float:
     """Return the dense peak of `gpu` for products in `dtype`, in FLOP/s (operations/s for int8).
 
@@ -149,6 +157,12 @@ def peak_for(gpu: Gpu, dtype: str) -> float:
             "Choose another dtype, or give the peak, such as --peak-tflops 312.",
         )
     return peak
+
+
+def quantised_peaks(gpu: Gpu) -> dict[str, float]:
+    """Dense peaks of `gpu` for products of quantised operands, by class; those that the table has."""
+    known = {"fp8": gpu.fp8_flop_s, "int8": gpu.int8_ops_s, "fp4": gpu.fp4_flop_s}
+    return {kind: peak for kind, peak in known.items() if peak is not None}
 
 
 def ceilings_for(gpu: Gpu, dtype: str) -> Ceilings:

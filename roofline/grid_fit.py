@@ -21,15 +21,15 @@ def fit_grid(axes: Axes, places: Floats, values: Floats, smoothness: float = 1.0
     corners, shares = _design(axes, places)
     count = int(np.prod([len(axis) for axis in axes]))
     stiff = smoothness * _stiffness(axes)
-    weights = np.ones(len(values))
-    found = np.zeros(count)
+    weights: Floats = np.ones(len(values))
+    found: Floats = np.zeros(count)
     for _ in range(_ROUNDS):
         weighted = shares * weights[:, None]
         pairs = (corners[:, :, None] * count + corners[:, None, :]).ravel()
         products = (weighted[:, :, None] * shares[:, None, :]).ravel()
         normal = np.bincount(pairs, products, count * count).reshape(count, count)
         right = np.bincount(corners.ravel(), (weighted * values[:, None]).ravel(), count)
-        found = np.linalg.solve(normal + stiff, right)
+        found = np.asarray(np.linalg.solve(normal + stiff, right), dtype=np.float64)
         errors = np.abs(values - (shares * found[corners]).sum(axis=1))
         weights = 1 / np.maximum(errors, _CLOSE)
         weights /= weights.mean()

@@ -88,15 +88,21 @@ def join(launches: pd.DataFrame, counters: pd.DataFrame | None) -> Joined:
     taken = taken.rename(columns={"time_ns": "ncu_time_ns"}).where(pd.Series(has, rows.index))
     out = pd.concat([rows.drop(columns="time_ns"), taken], axis=1)
     out["joined"] = pd.Series(how, rows.index, dtype="string")
-    factor = ratio(numbers(out["ncu_time_ns"]), numbers(out["timeline_ns"]))
+    out["caveat"] = duration_doubts(out["ncu_time_ns"], out["timeline_ns"])
+    lost = _lost(rows, counters, match, why, used)
+    return Joined(_finished(out), lost)
+
+
+def duration_doubts(ncu_ns: pd.Series[float], timeline_ns: pd.Series[float]) -> pd.Series[str]:
+    """Of launches that last much longer in one clock than in the other, how much; null for the rest."""
+    factor = ratio(numbers(ncu_ns), numbers(timeline_ns))
     flagged = (factor > RATIO_FLAG) | (factor < 1 / RATIO_FLAG)
     words = [
         f"ncu's duration is {f:.2f} times the timeline's" if bad else None
         for f, bad in zip(factor, flagged, strict=True)
     ]
-    out["caveat"] = pd.Series(words, rows.index, dtype="string")
-    lost = _lost(rows, counters, match, why, used)
-    return Joined(_finished(out), lost)
+    column: pd.Series[str] = pd.Series(words, timeline_ns.index, dtype="string")
+    return column
 
 
 def _nothing(index: pd.Index) -> pd.DataFrame:

@@ -94,8 +94,9 @@ def learn_table(measured: Iterable[Measured], gpus: Sequence[Gpu]) -> Efficiency
 def transfer_bands(table: EfficiencyTable, measured: Iterable[Measured]) -> dict[str, tuple[float, float]]:
     """Return, for every table, the band of measured over expected when another GPU's corrections are used.
 
-    Taken between GPUs of one architecture, in both directions, over all kernels of a kind; a kind that was
-    measured on one architecture only has the same band on the other.
+    Taken between GPUs of one architecture, over all kernels of a kind: as far to both sides as 80 % of the ratios
+    reach, since nobody knows which way an unmeasured GPU will differ. A kind that was measured on several GPUs of
+    one architecture only has the same band on the other.
     """
     found: dict[str, list[Floats]] = {}
     names = {name for _, name in table.corrections}
@@ -103,8 +104,12 @@ def transfer_bands(table: EfficiencyTable, measured: Iterable[Measured]) -> dict
         for other in {gpu for gpu, name in table.corrections if name == group.table}:
             if other != group.gpu_key and table.gpus[other].chips.keys() == table.gpus[group.gpu_key].chips.keys():
                 found.setdefault(pool_of(group.table), []).append(errors(borrowing(table, group.gpu_key, other), group))
-    bands = {pool: np.quantile(np.concatenate(ratios), (0.1, 0.9)) for pool, ratios in found.items()}
-    return {n: (float(bands[pool_of(n)][0]), float(bands[pool_of(n)][1])) for n in sorted(names) if pool_of(n) in bands}
+    reach = {pool: float(np.quantile(np.abs(np.log(np.concatenate(r))), 0.8)) for pool, r in found.items()}
+    return {
+        name: (exp(-reach[pool_of(name)]), exp(reach[pool_of(name)]))
+        for name in sorted(names)
+        if pool_of(name) in reach
+    }
 
 
 def borrowing(table: EfficiencyTable, gpu_key: str, other: str) -> EfficiencyTable:

@@ -38,15 +38,19 @@ def _cache_text(record: dict[str, Any]) -> str:
     if cache["state_bytes_per_sequence"]:
         lines.append(f"  recurrent state: {quantity(cache['state_bytes_per_sequence'], 'B')} per sequence, fixed")
     where = "never" if turn is None else f"from {turn:,} tokens per sequence"
-    beyond = turn is not None and turn > cache["max_positions"]
+    positions = cache["max_positions"]
+    beyond = turn is not None and positions is not None and turn > positions
     lines.append(
         f"  outgrows the weights {where} at batch {cache['batch']}"
-        + (f", beyond the model's {cache['max_positions']:,} positions" if beyond else "")
+        + (f", beyond the model's {positions:,} positions" if beyond else "")
     )
-    lines.append(
-        f"  reserved for all {cache['max_positions']:,} positions, {100 * cache['contiguous_waste_share']:.1f} % of it "
-        "would stay empty; in blocks (paged):"
-    )
+    if positions is None:
+        lines.append("  the model names no limit of positions to reserve for; in blocks (paged):")
+    else:
+        lines.append(
+            f"  reserved for all {positions:,} positions, {100 * cache['contiguous_waste_share']:.1f} % of it "
+            "would stay empty; in blocks (paged):"
+        )
     rows = [
         [f"{p['block_tokens']:,} tokens", f"{100 * p['waste_share']:.2f} %", quantity(p["waste_bytes"], "B")]
         for p in cache["paging"]

@@ -138,7 +138,7 @@ def _give(kernels: list[int], ops: list[TracedOp], names: list[str], given: list
 
 def _fits(op: TracedOp, kernel: str) -> bool:
     """Whether a kernel's name speaks for or at least not against an op."""
-    if op.flops_kind == "matmul":
+    if op.flops_kind in ("matmul", "scan"):
         return bool(_PRODUCT.search(kernel))
     if op.flops_kind == "attention":
         return bool(_ATTENTION.search(kernel) or _PRODUCT.search(kernel))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from kernelroof.models.errors import ReportError
 from kernelroof.roofline.ceilings import Ceilings
-from kernelroof.roofline.units import quantity
+from kernelroof.roofline.units import plain_type, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,8 @@ def place(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
         rows: one launch (or representative of `count` launches) a row: `time_ns`, `flops`,
             `dram_read_bytes`, `dram_write_bytes` of one launch (null where not known), `count`;
             optional `reason` (kept), `waves_per_sm`, `grid` ("x,y,z"), `bytes_source`, `dram_bytes` (where
-            only the sum is known) and `roof_flop_s`, `roof_byte_s` (each row's own roofs, at its own clock).
+            only the sum is known) and `roof_flop_s`, `roof_byte_s` (each row's own roofs, at its own clock),
+            `roof_type` (the type whose peak `roof_flop_s` is).
         ceilings: roofs on the same clock as `time_ns`.
 
     Returns:
@@ -96,7 +97,11 @@ def place(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     resident = above & ~impossible & ~overcounted
     lone = _one_block(rows) & timed & (pct >= HEALTHY_PCT) & ~above & ~idle
     bound[impossible | overcounted | lone] = "unknown"
-    _tell(reason, impossible, pct, flop_s, _above_compute(ceilings))
+    kinds = rows["roof_type"] if "roof_type" in rows else pd.Series(pd.NA, rows.index)
+    for kind in kinds[impossible].unique():
+        named = ceilings if pd.isna(kind) else ceilings._replace(dtype=plain_type(str(kind)))
+        own_kind = impossible & (kinds.isna() if pd.isna(kind) else kinds == kind).fillna(False).to_numpy(bool)
+        _tell(reason, own_kind, ratio(100 * compute_ns, time_ns), flop_s, _above_compute(named))
     _tell(reason, overcounted, pct, byte_s, _above_counted(ceilings))
     _tell(reason, resident, pct, byte_s, _above_memory(ceilings))
     reason[lone] = "inconsistent: a single block can't draw this share of the machine; check bytes and FLOPs"

@@ -25,8 +25,8 @@ from kernelroof.roofline.labels import Mark
 from kernelroof.roofline.plot import edge_shape, on_axes
 from kernelroof.roofline.plot_margin import AREA_PT2, WHY_NOT_PLOTTED, list_beneath, side_legend
 from kernelroof.roofline.plot_parts import BOUND_COLOURS, LABELS, bound_handles, name_points, size_handles
-from kernelroof.roofline.report_ceilings import ReportCeilings, plain_type
-from kernelroof.roofline.units import quantity
+from kernelroof.roofline.report_ceilings import ReportCeilings
+from kernelroof.roofline.units import plain_type, quantity
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+from kernelroof.parsers.kernel_names import cut
 from kernelroof.roofline.figure import FAINT, INK, Roofs, extent
 from kernelroof.roofline.labels import Box, Mark, place_labels
 from kernelroof.roofline.plot_margin import AREA_PT2
@@ -40,8 +41,7 @@ def name_points(
     `dotted` puts a dot where a leader starts, for points that lie in one heap. Returns the names' boxes.
     """
     words = [f"{row['label']}  {fixed(row['share_pct'], 2)} %" for row in kernels.head(LABELS).to_dict("records")]
-    words = [w if len(w) <= 46 else f"{w[:30]}…{w[-14:]}" for w in words]
-    texts = [axes.text(0, 0, w, transform=None, fontsize=8.5, color=INK, zorder=7) for w in words]
+    texts = [axes.text(0, 0, cut(w, 46), transform=None, fontsize=8.5, color=INK, zorder=7) for w in words]
     sizes = [(b[2] - b[0], b[3] - b[1]) for b in (extent(axes, t) for t in texts)]
     found = place_labels(sizes, marks[: len(words)], extent(axes, axes.patch), *roofs, all_marks)
     boxes = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,8 @@ _WORDS = {
     "context_attention": "attention, prefill",
     "generation_attention": "attention, decode",
 }
+_LETTERS_PER_INCH = 15
+"""Of the note beneath, on the safe side."""
 
 
 def silicon_roofline(found: Sequence[Silicon], dtype: str, path: str | os.PathLike[str]) -> Path:
@@ -76,9 +79,10 @@ def silicon_roofline(found: Sequence[Silicon], dtype: str, path: str | os.PathLi
     handles = [
         Line2D([], [], linestyle="none", marker="h", markersize=10, color=t, label=_WORDS[op])
         for op, t in _TINTS.items()
+        if any((p["op"] == op).any() for p in points.values())
     ]
     figure.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(left - 0.005, 0.04), ncol=3, frameon=False, fontsize=9.5
+        handles=handles, loc="lower left", bbox_to_anchor=(left - 0.005, 0.058), ncol=3, frameon=False, fontsize=9.5
     )
     name = dtype.replace("_", " ")
     figure.text(left, 0.94, f"Measured kernels on the roofline, {name}", fontsize=14, weight="bold", color=INK)
@@ -86,7 +90,8 @@ def silicon_roofline(found: Sequence[Silicon], dtype: str, path: str | os.PathLi
         "darker: more kernels; FLOPs (causal) and least bytes from the shapes; roofs of the datasheets; above the DRAM "
         "line: operands in L2"
     )
-    figure.text(left, 0.018, note, fontsize=8.8, color=FAINT)
+    room = int((width - 1.35) * _LETTERS_PER_INCH)
+    figure.text(left, 0.035, "\n".join(textwrap.wrap(note, room)), fontsize=8.8, color=FAINT, va="center")
     return save_png(figure, path)
 
 

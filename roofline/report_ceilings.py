@@ -17,7 +17,7 @@ from kernelroof.models.errors import UsageError
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.gpus import Gpu, peak_for
 from kernelroof.roofline.place import numbers, ratio
-from kernelroof.roofline.units import quantity
+from kernelroof.roofline.units import plain_type, quantity
 
 LEVELS = ("DRAM", "L2", "L1")
 _PEAK_COLUMNS = {"DRAM": "peak_dram_byte_s", "L2": "peak_l2_byte_s", "L1": "peak_l1_byte_s"}
@@ -47,6 +47,11 @@ class Roof(NamedTuple):
     clock: str
     """"SM at 1.09 GHz", "boost", ... """
 
+    @property
+    def source(self) -> str:
+        """Origin and clock in words, each said once."""
+        return self.origin if self.clock == self.origin else f"{self.origin} ({self.clock})"
+
 
 class ReportCeilings(NamedTuple):
     """What one GPU can do at most on one clock."""
@@ -69,8 +74,9 @@ class ReportCeilings(NamedTuple):
 
     @property
     def headline(self) -> str | None:
-        """The type whose roof is drawn in any case: dense 16-bit tensor products, else fp32."""
-        return next((found for name in _HEADLINES if (found := find_type(name, self.compute))), None)
+        """The type whose roof is drawn in any case: the one given or measured, else 16-bit tensor products or fp32."""
+        own = next((name for name, roof in self.compute.items() if roof.origin in ("given", "measured")), None)
+        return own or next((found for name in _HEADLINES if (found := find_type(name, self.compute))), None)
 
     def ceilings(self, kind: str | None = None) -> Ceilings | None:
         """As the one pair of roofs that placing and estimates take; None if DRAM or compute is not known."""
@@ -86,14 +92,8 @@ class ReportCeilings(NamedTuple):
             dtype=plain_type(kind),
             origin=compute.origin,
             memory_bytes=None,
-            note=f"{plain_type(kind)} dense, {compute.origin} ({compute.clock}); DRAM {dram.origin} ({dram.clock})",
+            note=f"{plain_type(kind)} dense, {compute.source}; DRAM {dram.source}",
         )
-
-
-def plain_type(name: str) -> str:
-    """A type for people: "tensor:bf16->fp32" is "bf16 tensor"."""
-    source = name.removeprefix("tensor:").partition("->")[0]
-    return f"{source} tensor" if name.startswith("tensor:") else source
 
 
 def find_type(name: str, known: Iterable[str]) -> str | None:
@@ -128,13 +128,14 @@ def read_ceilings(counters: pd.DataFrame, gpu: Gpu | None = None, given: Ceiling
     spread = numbers(counters["sm_clock_hz"])
     if clock and np.nanmax(spread) > 1.02 * np.nanmin(spread):
         low, high = (quantity(float(f(spread)), "Hz", 3) for f in (np.nanmin, np.nanmax))
-        notes.append(
-            f"SM clock of the counted kernels: {low} to {high}; each is judged at its own, the median is drawn"
-        )
+        judged = "; each is judged at its own, the median is drawn" if compute else ""
+        notes.append(f"SM clock of the counted kernels: {low} to {high}{judged}")
     name = next((str(g) for g in counters["gpu"].dropna()), "")
     sheet = sheet_ceilings(gpu, given)
-    lacking = [plain_type(t) for t in sheet.compute if find_type(t, compute) is None]
-    if lacking and sheet.compute and gpu is not None:
+    lacking = [
+        plain_type(t) for t, r in sheet.compute.items() if r.origin == "datasheet" and find_type(t, compute) is None
+    ]
+    if lacking:
         notes.append(
             f"peaks that the report lacks are the datasheet's, at boost clock: {', '.join(dict.fromkeys(lacking))}"
         )
@@ -156,7 +157,12 @@ def read_ceilings(counters: pd.DataFrame, gpu: Gpu | None = None, given: Ceiling
 
 
 def sheet_ceilings(gpu: Gpu | None, given: Ceilings | None) -> ReportCeilings:
-    """Ceilings from the GPU table, else the user's own figures: what a timeline is judged by."""
+    """Ceilings at running clocks: figures given or measured, and for what they lack the GPU table.
+
+    Args:
+        gpu: the GPU in the table.
+        given: the user's own figures, or roofs measured in the run; they go before the table's.
+    """
     memory: dict[str, Roof] = {}
     compute: dict[str, Roof] = {}
     if gpu is not None:
@@ -166,12 +172,17 @@ def sheet_ceilings(gpu: Gpu | None, given: Ceilings | None) -> ReportCeilings:
                 compute[name] = Roof(peak_for(gpu, dtype), "datasheet", "boost clock")
             except UsageError:
                 continue
-    elif given is not None:
-        memory["DRAM"] = Roof(given.byte_s, given.origin, "as given")
+    notes: tuple[str, ...] = ()
+    if given is not None:
+        lacking = list(dict.fromkeys(plain_type(t) for t in compute))
+        clock = "running clocks" if given.origin == "measured" else "as given"
+        memory["DRAM"] = Roof(given.byte_s, given.origin, clock)
         name = _TYPE_OF_DTYPE.get(given.dtype, f"tensor:{given.dtype}")
-        compute[name] = Roof(given.flop_s, given.origin, "as given")
+        compute[name] = Roof(given.flop_s, given.origin, clock)
+        lacking = [t for t in lacking if t != plain_type(name)]
+        notes = (f"peaks that were not {given.origin} are the datasheet's: {', '.join(lacking)}",) if lacking else ()
     label = gpu.product if gpu is not None else given.name if given is not None else ""
-    return ReportCeilings(label, memory, compute, {}, None, None, ())
+    return ReportCeilings(label, memory, compute, {}, None, None, notes)
 
 
 def row_roofs(rows: pd.DataFrame, found: ReportCeilings, *, own: bool) -> pd.DataFrame:
@@ -179,6 +190,7 @@ def row_roofs(rows: pd.DataFrame, found: ReportCeilings, *, own: bool) -> pd.Dat
 
     The compute roof is that of the launch's own mix of types: its FLOPs over the time that the busiest pipe
     needs for its part, so pipes may overlap and no launch is held to a peak of a pipe that it does not use.
+    Where a type without a known peak may be the busiest, the roof is not known.
 
     Args:
         rows: with `flops_by_type`, and where `own` also `peak_flop_s` and `peak_dram_byte_s`.
@@ -202,6 +214,25 @@ def row_roofs(rows: pd.DataFrame, found: ReportCeilings, *, own: bool) -> pd.Dat
     return out
 
 
+def peaks_at(rows: pd.DataFrame, clock_hz: pd.Series[float]) -> pd.DataFrame:
+    """Rows of counters with the peaks that hang on the SM clock brought to another one; same where none is known.
+
+    Args:
+        rows: with `sm_clock_hz`, `peak_flop_s`, `peak_l1_byte_s`.
+        clock_hz: SM clock of the run that their duration is of, same index.
+    """
+    factor = ratio(numbers(clock_hz), numbers(rows["sm_clock_hz"]))
+    factor = np.where(np.isnan(factor), 1.0, factor)
+    texts = [
+        text if pd.isna(text) or f == 1.0 else json.dumps({k: round(v * f) for k, v in _loads(str(text)).items()})
+        for text, f in zip(rows["peak_flop_s"], factor, strict=True)
+    ]
+    out: pd.DataFrame = rows.assign(
+        peak_flop_s=pd.array(texts, dtype="string"), peak_l1_byte_s=numbers(rows["peak_l1_byte_s"]) * factor
+    )
+    return out
+
+
 @lru_cache(maxsize=4096)
 def _mix(
     by_type: str | None, own: str | None, medians: tuple[tuple[str, float], ...], headline: str | None
@@ -216,7 +247,21 @@ def _mix(
     if not times:
         return float("nan"), max(parts, key=lambda t: parts[t])
     busiest = max(times, key=lambda t: times[t])
+    longest = {t: f / _slowest(t, known) for t, f in parts.items() if t not in times}
+    heaviest = max(longest, key=lambda t: longest[t], default=busiest)
+    if longest.get(heaviest, 0.0) > times[busiest]:
+        return float("nan"), heaviest
     return sum(parts.values()) / times[busiest], busiest
+
+
+def _slowest(name: str, known: Mapping[str, float]) -> float:
+    """The least that the peak of a type may be which is not among the known ones.
+
+    No GPU does single precision at less than a 64th of its slowest tensor peak, nor double precision at less
+    than a 64th of single; every other type is at least as fast as single precision.
+    """
+    single = known.get("fp32", min(known.values()) / 64)
+    return single / 64 if "fp64" in name else single
 
 
 @lru_cache(maxsize=4096)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from kernelroof.parsers.kernel_names import cut
 from kernelroof.roofline.figure import DPI, FAINT, INK, Roofs, extent, new_figure, save_png
 from kernelroof.roofline.labels import Mark
 from kernelroof.roofline.place import HEALTHY_PCT, numbers
@@ -77,8 +78,9 @@ def share_card(
         cx, cy = axes.transData.transform((px[i], py[i]))
         marks.append(Mark(float(cx), float(cy), (area**0.5 / 2) * DPI / 72))
     name_points(axes, shown, marks, Roofs([extent(axes, t) for t in captions], []), marks)
-    side_legend(figure, bound_handles(kernels), "bound, share of the time", 0.905)
-    side_legend(figure, size_handles(), "area: share of the time", 0.69, labelspacing=1.1, handletextpad=1.2)
+    of = "the launches" if kernels["time_ns"].isna().all() else "the time"
+    side_legend(figure, bound_handles(kernels), f"bound, share of {of}", 0.905)
+    side_legend(figure, size_handles(), f"area: share of {of}", 0.69, labelspacing=1.1, handletextpad=1.2)
     if at_least.any():
         ring = Line2D([], [], marker="o", markersize=9, linestyle="none", markerfacecolor="white", markeredgecolor=INK)
         ring.set_label("SM instruction units\n(the SM share is at least this)")
@@ -134,8 +136,7 @@ def _beneath(figure: Figure, kernels: pd.DataFrame, why: str) -> None:
     """The figures of the kernels with most time, and why there is no intensity."""
     lines = [f"{'kernel':<48}{'launches':>9}{'time':>10}{'DRAM':>8}{'SM':>9}{'tensor':>8}{'occup.':>8}   bound"]
     for row in kernels.head(_LISTED).to_dict("records"):
-        label = str(row["label"])
-        label = label if len(label) <= 46 else f"{label[:45]}…"
+        label = cut(str(row["label"]), 46)
         sm = _percent(row["sm_pct"]) if not pd.isna(row["sm_pct"]) else _percent(row["sm_pct_at_least"], "≥")
         lines.append(
             f"{label:<48}{int(row['launches']):>9}{_time(row['time_ns']):>10}{_percent(row['dram_pct']):>8}{sm:>9}"

@@ -75,23 +75,28 @@ def _read(rows: pd.DataFrame) -> Iterator[Measured]:
     window = rows["window_size"] if "window_size" in rows else 0 * rows["isl"]
     rows = rows.assign(context=context, window=window.where((window > 0) & (window < context), 0))
     # Some shapes were measured twice, and a window that covers the context is none.
-    rows = rows.groupby([*_KEYS, "context"], as_index=False, sort=False)["latency"].median()
-    rows["windowed"] = rows["window"] > 0
-    for (dim, kv_dtype, windowed), found in rows.groupby(["head_dim", "kv_cache_dtype", "windowed"]):
-        shapes_found = [_attention(row, phase) for row in found.itertuples()]
-        table = attention_table(phase, dim, kv_dtype, windowed)
-        yield Measured(gpu_key, table, "bfloat16", shapes_found, found["latency"].to_numpy() * 1e-3)
+    single = rows.groupby([*_KEYS, "context"], sort=False)["latency"].median().reset_index()
+    single["windowed"] = single["window"] > 0
+    for keys, found in single.groupby(["head_dim", "kv_cache_dtype", "windowed"]):
+        dim, kv_dtype, windowed = keys
+        table = attention_table(phase, int(str(dim)), str(kv_dtype), bool(windowed))
+        yield Measured(gpu_key, table, "bfloat16", _attention(found, phase), found["latency"].to_numpy() * 1e-3)
 
 
-def _attention(row: tuple[object, ...], phase: str) -> Attention:
-    found = row._asdict()  # type: ignore[attr-defined]
-    return Attention(
-        batch=found["batch_size"],
-        queries=found["isl"] if phase == "prefill" else 1,
-        context=found["context"],
-        heads=found["num_heads"],
-        kv_heads=found["num_key_value_heads"],
-        head_dim=found["head_dim"],
-        kv_bytes=1 if found["kv_cache_dtype"] == "fp8" else 2,
-        window=found["window"] or found["context"],
+def _attention(rows: pd.DataFrame, phase: str) -> list[Attention]:
+    queries = rows["isl"] if phase == "prefill" else 0 * rows["isl"] + 1
+    kv_bytes = 1 if rows["kv_cache_dtype"].iloc[0] == "fp8" else 2
+    window = rows["window"].where(rows["window"] > 0, rows["context"])
+    columns = (
+        rows["batch_size"],
+        queries,
+        rows["context"],
+        rows["num_heads"],
+        rows["num_key_value_heads"],
+        rows["head_dim"],
+        window,
     )
+    return [
+        Attention(batch, query, context, heads, kv_heads, dim, kv_bytes, seen)
+        for batch, query, context, heads, kv_heads, dim, seen in zip(*(c.tolist() for c in columns), strict=True)
+    ]

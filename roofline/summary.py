@@ -187,7 +187,7 @@ def estimated(ops: pd.DataFrame, phase: str) -> Estimated:
     rows = ops[ops["phase"] == phase]
     products = rows
     if "flops_kind" in rows:
-        products = rows[rows["flops_kind"].isin(["matmul", "attention"])]
+        products = rows[rows["flops_kind"].isin(["matmul", "attention", "scan"])]
     return Estimated(
         flops=int(rows["flops"].sum()),
         model_flops=int(products["flops"].sum()),

@@ -6,8 +6,11 @@ import os
 from pathlib import Path
 
 import pandas as pd
-from kernelroof.roofline.figure import FAINT, INK, new_figure, save_png
-from kernelroof.roofline.units import fixed, seconds
+from kernelroof.parsers.kernel_names import cut
+from kernelroof.roofline.figure import FAINT, INK, extent, new_figure, save_png
+from kernelroof.roofline.units import counted, fixed, seconds
+from matplotlib.axes import Axes
+from matplotlib.text import Text
 
 _BARS = 16
 _TINTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8A8A8A")
@@ -30,17 +33,19 @@ def time_card(kernels: pd.DataFrame, path: str | os.PathLike[str], *, title: str
     at = range(len(shown))
     axes.barh(at, shown["share_pct"], color=[tint[str(p)] for p in shown["phase"]], height=0.72)
     axes.set_yticks(list(at))
-    axes.set_yticklabels([_cut(str(label)) for label in shown["label"]], fontsize=9, color=INK)
+    axes.set_yticklabels([cut(str(label), 46) for label in shown["label"]], fontsize=9, color=INK)
     axes.set_ylim(max(_BARS, len(shown)) - 0.4, -0.6)
     top = float(shown["share_pct"].max()) if len(shown) else 1.0
-    axes.set_xlim(0, top * 1.6)
+    limit = top * 1.6
     for i, row in zip(at, shown.to_dict("records"), strict=True):
         n = int(row["launches"])
         each = f", {seconds(row['time_ns'] / n / 1e9, 3)} each" if n > 1 else ""
-        each += "" if pd.isna(row["op"]) else f"  ‹ {str(row['op']).removeprefix('aten::')[:28]}"
-        of = f"{n:,} launch{'es' if n != 1 else ''}{each}"
+        each += "" if pd.isna(row["op"]) else f"  ‹ {cut(str(row['op']).removeprefix('aten::'), 32)}"
+        of = f"{counted(n, 'launch')}{each}"
         words = f" {fixed(row['share_pct'], 2)} %  {seconds(row['time_ns'] / 1e9, 3)} in {of}"
-        axes.text(row["share_pct"], i, words, fontsize=8.5, color=INK, va="center")
+        text = axes.text(row["share_pct"], i, words, fontsize=8.5, color=INK, va="center")
+        limit = max(limit, _limit_for(axes, text, float(row["share_pct"])))
+    axes.set_xlim(0, limit)
     axes.set_xticks([t for t in axes.get_xticks() if t <= 100])
     axes.set_xlabel("share of kernel time (%)", fontsize=10, color=INK)
     axes.tick_params(axis="y", length=0)
@@ -62,5 +67,8 @@ def time_card(kernels: pd.DataFrame, path: str | os.PathLike[str], *, title: str
     return save_png(figure, path)
 
 
-def _cut(label: str) -> str:
-    return label if len(label) <= 46 else f"{label[:31]}…{label[-14:]}"
+def _limit_for(axes: Axes, text: Text, share_pct: float) -> float:
+    """The end of the axis at which the words behind a bar still end within the axes."""
+    left, _, right, _ = extent(axes, axes.patch)
+    begin, _, end, _ = extent(axes, text)
+    return share_pct * (right - left) / max(1.0, right - left - (end - begin))

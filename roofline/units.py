@@ -34,9 +34,21 @@ def seconds(value: float | None, digits: int = 4) -> str:
     return f"{fixed(value * 1000**step, digits)} {_DOWN[step]}s"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 kernel", "1,721 launches"."""
+    plural = "es" if noun.endswith(("ch", "s")) else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
 def fixed(value: float, digits: int = 4) -> str:
     """`value` with `digits` significant digits, never in exponent form."""
     if value == 0:
         return "0"
     whole = len(str(int(abs(float(f"{value:.{digits}g}")))))
     return f"{value:.{max(0, digits - whole)}f}"
+
+
+def plain_type(name: str) -> str:
+    """A type for people: "tensor:bf16->fp32" is "bf16 tensor"."""
+    source = name.removeprefix("tensor:").partition("->")[0]
+    return f"{source} tensor" if name.startswith("tensor:") else source

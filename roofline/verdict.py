@@ -19,6 +19,7 @@ from kernelroof.roofline.units import fixed, seconds
 CURES = ("fewer bytes", "better reuse", "more parallelism", "tensor cores", "fusion", "nothing")
 NOT_COUNTED = "not judged: not counted"
 """The sentence of a launch that has a duration and no counters."""
+_DOUBTFUL = ("impossible", "inconsistent")
 _DISAGREE_PCT = 10.0
 """Points by which the report's DRAM share and that of its bytes may differ."""
 _AT_ROOF_PCT = 80.0
@@ -87,7 +88,7 @@ def verdict(e: Evidence) -> tuple[str | None, str]:
 
 def inconsistency(e: Evidence) -> str:
     """What contradicts itself in the evidence, as a sentence; empty where nothing does."""
-    if e.reason.startswith(("impossible", "inconsistent")):
+    if e.reason.startswith(_DOUBTFUL):
         return e.reason
     if e.one_block and e.dram_pct is not None and e.dram_pct >= HEALTHY_PCT:
         return f"inconsistent: a single block can't draw {_pct(e.dram_pct)} of DRAM; check which launch was counted"
@@ -195,8 +196,12 @@ _COLUMNS = (
 
 
 def _evidence(row: dict[str, Any]) -> Evidence:
-    """The evidence of a row, on the clock that has a bound: the row's own, else ncu's."""
-    own = row["bound"] != "unknown" or pd.isna(row["ncu_bound"]) or row["ncu_bound"] == "unknown"
+    """The evidence of a row, on the clock that has a bound: the row's own, else ncu's.
+
+    What contradicts itself on the row's own clock is not made good by the other one.
+    """
+    doubtful = str(row["reason"]).startswith(_DOUBTFUL)
+    own = row["bound"] != "unknown" or pd.isna(row["ncu_bound"]) or row["ncu_bound"] == "unknown" or doubtful
     on_ncu = row["clock"] == "ncu" or not own
     return Evidence(
         kernel=str(row["kernel"]),

@@ -1,6 +1,7 @@
 # Sourced by run.sh and test.sh: makes .venv and installs kernelroof into it, once per change of what
 # is installed. Needs Python 3.10 or newer with venv; set PYTHON to choose one, VENV to put it elsewhere.
 set -euo pipefail
+SCRIPT=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 VENV=${VENV:-.venv}
 
@@ -32,4 +33,21 @@ install_kernelroof() {
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -c scripts/constraints.txt -e ".$1"
     touch "$stamp"
   fi
+}
+
+# read_flags ARGUMENTS: takes --dry-run out, wherever it stands, into `dry`; the rest is in `rest`. --help or -h
+# before a -- prints the head of the calling script and ends it: to ask how it is used installs and starts nothing.
+read_flags() {
+  local argument
+  dry="" rest=()
+  while [ $# -gt 0 ]; do
+    argument=$1
+    shift
+    case $argument in
+      --dry-run) dry=yes ;;
+      --help | -h) sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$SCRIPT"; exit 0 ;;
+      --) rest+=(-- "$@"); break ;;
+      *) rest+=("$argument") ;;
+    esac
+  done
 }

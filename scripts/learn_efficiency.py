@@ -28,8 +28,8 @@ def main() -> None:
         "the A100; vLLM 0.24.0 on H100 and H200. Kernel time only. terms: of the rough time of models/kernel_work.py,",
         "shares of the datasheet's peak, or microseconds. first, second, third: knots of the axes. logs, third axis",
         "fastest: 100 * ln of measured over rough time. low, high: 100 * ln of the 10th and 90th percentile of",
-        "measured over expected time, by interval of the first axis, then of the expected time; 'edges' has the limits of these",
-        "intervals (low: sizes; high: microseconds); 'transfer' is for corrections learned on another GPU.",
+        "measured over expected time, by interval of the first axis, then of the expected time; 'edges' has the limits",
+        "of these intervals (low: sizes; high: microseconds); 'transfer' is for corrections learned on another GPU.",
         "SM counts: NVIDIA's whitepapers and product briefs; other figures: roofline/gpus.csv.",
     ]
     Path(TABLE_PATH).write_text("\n".join(table_lines(table, comments)) + "\n", encoding="utf-8")

@@ -1,12 +1,13 @@
 # Sourced by profile_prefill.sh and profile_decode.sh: runs `kernelroof profile` under Nsight.
-#   run_phase PROMPT OUTPUT [--dry-run] [MODEL] [options of kernelroof profile]
+#   run_phase PROMPT OUTPUT [MODEL] [options of kernelroof profile], among them --dry-run
 # MODEL defaults to llama-3-8b. Options given by the caller come last and win.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 run_phase() {
-  local prompt=$1 output=$2 dry="" model=llama-3-8b
+  local prompt=$1 output=$2 model=llama-3-8b dry rest
   shift 2
-  if [ "${1:-}" = --dry-run ]; then dry=yes; shift; fi
+  read_flags "$@"
+  set -- ${rest[@]+"${rest[@]}"}
   if [ $# -gt 0 ] && [[ $1 != -* ]]; then model=$1; shift; fi
   local command=("${KERNELROOF:-$VENV/bin/kernelroof}" profile "$model" --backend nsight --prompt "$prompt" --output "$output" "$@")
   echo "This runs, in $PWD:"

@@ -13,8 +13,8 @@
 #   --enable-layerwise-nvtx-tracing.
 # ESTIMATE=llama-3-8b names a preset that supplies the estimate.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-dry=""
-if [ "${1:-}" = --dry-run ]; then dry=yes; shift; fi
+read_flags "$@"
+set -- ${rest[@]+"${rest[@]}"}
 model=${1:-meta-llama/Meta-Llama-3-8B}
 [ $# -eq 0 ] || shift
 eager=(--enforce-eager)

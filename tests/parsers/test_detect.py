@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import pytest
 from kernelroof.models.errors import ReportError
@@ -77,6 +78,7 @@ def test_sqlite(nsys_file, make):
         (gzip.compress(b"NVR\x00" * 100)[:-12], "can't be read"),
         ("a" * 5_000_000, "begins with 'aaa"),
     ],
+    ids=["empty", "text", "config", "program", "no gzip", "cut gzip", "one long line"],
 )
 def test_anything_else(make, content, says):
     with pytest.raises(ReportError, match=says):
@@ -122,3 +124,19 @@ def test_every_capture(captures, folder):
                 or "nvtxgpuproj" in path.name
                 or ("gpukernsum" in path.name or "gputrace" in path.name or "nvtxpptrace" in path.name)
             )
+
+
+def test_any_order_of_columns(make):
+    shuffled = "\n".join(",".join(reversed(line.split(","))) for line in RAW.splitlines())
+    assert detect(make(NOISE + shuffled)).kind == kinds.NCU_RAW
+    assert detect(make(shuffled.replace('"', ""))).kind == kinds.NCU_RAW
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ReportError, match="pipe or a device"):
+        detect(tmp_path / "pipe")
+
+
+def test_parquet_is_known(make):
+    assert detect(make(b"PAR1....")).kind == kinds.PARQUET

@@ -5,7 +5,7 @@ import csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelroof.parsers.kernel_names import function_name, normalise, shorten
+from kernelroof.parsers.kernel_names import cut, function_name, normalise, shorten
 
 SAME = [
     ("void gemm<float, 4>(int, float const*)", "void gemm<float, (int)4>(int, const float *)"),
@@ -87,3 +87,17 @@ def test_captured_names_join(request):
     for number in ("0001", "0003", "0005"):
         with (shared / f"ncu_details/rtx5090_dsocr_kernel_{number}.details.csv").open() as file:
             assert normalise(next(csv.DictReader(file))["Kernel Name"]) in timeline
+
+
+@pytest.mark.parametrize(
+    ("words", "width", "got"),
+    [
+        ("short", 10, "short"),
+        ("a_rather_long_kernel_name", 12, "a_rathe…name"),
+        ("left_hand_side…right [1,2,3]", 20, "left_hand…ht [1,2,3]"),
+        ("left_hand_side…end", 12, "left_han…end"),
+    ],
+)
+def test_a_cut_name_has_one_gap_and_keeps_its_end(words, width, got):
+    assert cut(words, width) == got
+    assert len(got) <= width

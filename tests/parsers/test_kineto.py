@@ -559,3 +559,69 @@ def test_what_torch_records_today_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     ]
     by_name = {e.key: e.self_cpu_time_total for e in recorded.key_averages()}
     assert mm["self_ns"].sum() / 1000 == pytest.approx(by_name["aten::mm"], abs=0.01)
+
+
+GPU = [op("aten::mm", 100, 50, 3), call(5, 110), kernel("gemm", 5, 500, 90)]
+
+
+def test_launches_have_shared_memory(tmp_path: Path) -> None:
+    known = [*GPU[:2], kernel("gemm", 5, 500, 90, **{"shared memory": 49152})]
+    assert launches(read_kineto(write(tmp_path, known)))["shared_bytes"].tolist() == [49152]
+    assert launches(read_kineto(write(tmp_path, GPU)))["shared_bytes"].isna().all()
+
+
+def test_kernels_without_any_host_event(tmp_path: Path) -> None:
+    row = launches(read_kineto(write(tmp_path, GPU[2:]))).iloc[0]
+    assert (row["kernel"], row["time_ns"], row["phase"]) == ("gemm", 90, "(unattributed)")
+    assert row[["thread", "launch_ns", "op"]].isna().all()
+
+
+@pytest.mark.parametrize(("device", "name"), [(2_000_000_000, "cuda:2000000000"), (-3, "cuda")])
+def test_any_device_number(tmp_path: Path, device: int, name: str) -> None:
+    table = read_kineto(write(tmp_path, [*GPU[:2], kernel("gemm", 5, 500, 90, device=device)])).kernels
+    assert table["device"].tolist() == [name]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300, 10**30, 1e17])
+@pytest.mark.parametrize("field", ["ts", "dur"])
+@pytest.mark.parametrize("which", [0, 2])
+def test_impossible_times_are_refused(tmp_path: Path, value: float, field: str, which: int) -> None:
+    events = [dict(each) for each in GPU]
+    events[which][field] = value
+    with pytest.raises(ReportError, match=rf"traceEvents\[{which}\] has a value of the wrong kind"):
+        read_kineto(write(tmp_path, events))
+
+
+@pytest.mark.parametrize("ts", ["1767189312345678.901", "-1e1000000", "4503599627370496"])
+def test_impossible_times_are_refused_between_exact_ones(tmp_path: Path, ts: str) -> None:
+    times = [("1767189312345678.901", "0.4"), (ts, "1099511627776.0"), ("1767189312345680", "0.4")]
+    with pytest.raises(ReportError, match=r"traceEvents\[1\] has a value of the wrong kind"):
+        read_kineto(write_times(tmp_path, times))
+
+
+def test_names_and_numbers_that_no_table_can_hold(tmp_path: Path) -> None:
+    steps = [user_range("decode", 0, 900), user_range("step" + "9" * 30, 10, 800)]
+    table = read_kineto(write(tmp_path, [*steps, *GPU[:2], kernel("k\ud800", 5, 500, 90)])).kernels
+    assert table["name"].tolist() == ["k?"]
+    assert table["phase"].tolist() == ["decode"]
+    assert table["step"].isna().all()
+    threads = read_kineto(write(tmp_path, [op("aten::mm", 0, 5, tid=10**25)])).ops["thread"]
+    assert (threads < 0).all()
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        '"x": ' + "[" * 100_000,
+        '"traceEvents": [' + '{"a":' * 100_000,
+        '"traceEvents": [{"a": ' + "1" * 5000 + "}]}",
+        '"traceEvents": [{"a": ' + "[" * 5000 + "]" * 5000 + "}]}",
+        '"traceEvents": [{"ph": "X", "ts": 1e9' + "9" * 30 + "}]}",
+    ],
+    ids=["lists", "objects", "digits", "lists with an end", "exponent"],
+)
+def test_nesting_and_numbers_without_end_are_no_trace(tmp_path: Path, inside: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text("{" + inside, encoding="utf-8")
+    with pytest.raises(ReportError, match="not valid JSON"):
+        read_kineto(path)

@@ -170,3 +170,12 @@ def test_trace_as_launches(captures):
     assert (len(launches), launches["time_ns"].sum()) == (3689, 1131742684)
     assert launches["device"].unique().tolist() == ["cuda:0"]
     assert launches["grid"][1] == "1024,1,40"
+
+
+@pytest.mark.parametrize("cell", ["1.5", "inf", "9" * 30, "abc"])
+def test_a_count_that_is_none_is_refused(tmp_path, cell):
+    path = tmp_path / "k.csv"
+    head = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
+    path.write_text(f"{head}\n100.0,10,{cell},5.0,5.0,5,5,0.0,gemm\n")
+    with pytest.raises(ReportError, match="column Instances of cuda_gpu_kern_sum"):
+        read_stats(path)

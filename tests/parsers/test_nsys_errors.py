@@ -29,6 +29,7 @@ NO_NVTX = "SKIPPED: r.sqlite does not contain NV Tools Extension (NVTX) data.\n"
         (NEWER, errors.OldExporterError, "nsys 2023.4 or newer"),
         (STALE, errors.StaleExportError, "--force-export=true"),
         (SKIPPED, errors.NoReportDataError, "CUDA kernel data"),
+        (SKIPPED.replace("...\n", "... "), errors.NoReportDataError, "CUDA kernel data"),
         (NO_NVTX, errors.NoReportDataError, r"nvtx==0\.2\.11"),
     ],
 )

@@ -367,3 +367,57 @@ def test_gzipped_export(nsys_file, tmp_path):
     packed.write_bytes(packed.read_bytes()[:200])
     with pytest.raises(ReportError, match="can't be unpacked"):
         read_nsys(packed)
+
+
+def test_launches_have_shared_memory(nsys_file):
+    both = {"staticSharedMemory": 1024, "dynamicSharedMemory": 48 * 1024}
+    assert read_nsys(nsys_file().launch(10, 1, 200, 300, **both).write()).launches["shared_bytes"].tolist() == [50_176]
+    for drop in (tuple(both), ("dynamicSharedMemory",)):
+        table = read_nsys(nsys_file().launch(10, 1, 200, 300, **both).write(drop=drop)).launches
+        assert table["shared_bytes"].isna().all()
+
+
+@pytest.mark.parametrize(("start", "end"), [(None, 300), (200, None), (300, 200), (200, 2**63 - 1), (-(2**63) + 1, 9)])
+def test_work_without_a_start_and_an_end_is_left_out(nsys_file, start, end):
+    file = nsys_file().launch(10, 1, 200, 300).launch(20, 2, start, end)
+    nsys = read_nsys(file.write())
+    assert nsys.launches["time_ns"].tolist() == [100]
+    assert any("left out: 1" in note for note in nsys.notes)
+    with pytest.raises(ReportError, match="not one of its kernels"):
+        read_nsys(nsys_file().launch(20, 2, start, end).write())
+
+
+def test_a_kernel_of_no_length_is_kept(nsys_file):
+    assert read_nsys(nsys_file().launch(10, 1, 200, 200).write()).launches["time_ns"].tolist() == [0]
+
+
+@pytest.mark.parametrize("number", [None, -1])
+def test_work_on_no_known_device(nsys_file, number):
+    assert read_nsys(nsys_file().launch(10, 1, 200, 300, deviceId=number).write()).launches["device"].tolist() == [
+        "cuda"
+    ]
+
+
+@pytest.mark.parametrize("raw", [b"g\xe9mm", memoryview(b"g\xe9mm")])
+def test_names_in_another_encoding(nsys_file, raw):
+    path = nsys_file().launch(10, 1, 200, 300).write()
+    with sqlite3.connect(path) as db:
+        cast = "CAST(? AS TEXT)" if isinstance(raw, bytes) else "?"
+        db.execute(f"UPDATE StringIds SET value = {cast}", (bytes(raw),))
+    db.close()
+    assert read_nsys(path).launches["kernel"].tolist() == ["g\ufffdmm"]
+
+
+def test_rubbish_in_the_table_of_gpus(nsys_file):
+    gpu = {
+        "id": 0,
+        "name": "NVIDIA H100 PCIe",
+        "smCount": "many",
+        "totalMemory": 1.5,
+        "uuid": b"\xff",
+        "busLocation": 7,
+    }
+    devices = read_nsys(nsys_file().launch(10, 1, 200, 300).table("TARGET_INFO_GPU", **gpu).write()).devices
+    row = devices.iloc[0]
+    assert (row["name"], row["bus"]) == ("NVIDIA H100 PCIe", "7")
+    assert row[["sms", "memory_bytes"]].isna().all()

@@ -3,7 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelroof.parsers.nvtx_cells import CellRange, is_push_pop_header, is_start_end_header, parse_cell, range_path
+from kernelroof.parsers.nvtx_cells import (
+    DEFAULT_DOMAIN,
+    CellRange,
+    is_push_pop_header,
+    is_start_end_header,
+    parse_cell,
+    range_path,
+)
 
 PUSH = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 START = "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
@@ -43,3 +50,17 @@ def test_domains():
 def test_any_names(names):
     cell = "7 " + " ".join(f'"<default domain>:{n}:none:none:none:none:none:none" ' for n in names)
     assert [r.name for r in parse_cell(cell)] == names
+
+
+@pytest.mark.parametrize(
+    ("ranges", "path"),
+    [
+        ([("", "decode"), ("", "step0"), ("", "mlp"), ("NCCL", "ncclAllReduce")], "decode/step0/mlp"),
+        ([("NCCL", "ncclAllReduce"), ("", "prefill"), ("", "lm_head")], "prefill/lm_head"),
+        ([("", "serve"), ("NCCL", "ncclAllReduce")], "serve/ncclAllReduce"),
+        ([("mine", "decode"), ("mine", "a")], "decode/a"),
+    ],
+)
+def test_a_librarys_range_inside_a_phase_is_no_module(ranges, path):
+    cell = "7 " + " ".join(f'"{domain or DEFAULT_DOMAIN}:{n}:none:none:none:none:none:none"' for domain, n in ranges)
+    assert range_path(cell) == path

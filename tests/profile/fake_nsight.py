@@ -79,17 +79,21 @@ def write_sqlite(path, rows, *, processes=1, ranges=True):
         return texts.setdefault(value, len(texts) + 1)
 
     for process in range(processes):
-        tid, pid = TID + process * 2**24, PID + process * 2**24
         now = 1_000_000
         gpu = now + 5000
         open_, begun = [], {}
 
-        def close(depth, now, tid=tid, open_=open_, begun=begun):
+        def close(depth, now, open_=open_, begun=begun):
             while len(open_) > depth:
                 name = open_.pop()
-                events.append((begun.pop((len(open_), name)), now, 59, name, None, tid, 0))
+                start, tid = begun.pop((len(open_), name))
+                events.append((start, now, 59, name, None, tid, 0))
 
         for number, row in enumerate(rows):
+            other = (row.get("process", 77) - 77 + process) * 2**24
+            tid, pid, device = TID + other, PID + other, row.get("device", process)
+            if open_ and begun[0, open_[0]][1] != tid:
+                close(0, now)
             wanted = [row["phase"], f"step{row['step']}", row["module"]] if row["phase"] else list(row["ranges"])
             shared = 0
             while shared < min(len(open_), len(wanted) - 1) and open_[shared] == wanted[shared]:
@@ -97,14 +101,14 @@ def write_sqlite(path, rows, *, processes=1, ranges=True):
             close(shared, now)
             now += 10
             for name in wanted[shared:]:
-                begun[len(open_), name] = now
+                begun[len(open_), name] = now, tid
                 open_.append(name)
             now += 10
             calls.append((now, now + 5, tid, number + 1, text("cudaLaunchKernel_v7000")))
             gpu = max(gpu, now + 100)
             name = text(row["kernel"])
             kernels.append(
-                (gpu, gpu + row["time_ns"], process, 7, number + 1, pid, name, name, *row["grid"], *row["block"])
+                (gpu, gpu + row["time_ns"], device, 7, number + 1, pid, name, name, *row["grid"], *row["block"])
             )
             gpu += row["time_ns"] + 50
             now += 10
@@ -202,7 +206,14 @@ def print_csv(rows, asked, out, *, ranges=True):
         kernel = row["kernel"].replace("at::native::", "").replace("(int)", "").replace("cutlass::Kernel2", "Kernel2")
         start = [number, row.get("process", 77), "python", "host", cell if ranges else "", kernel, 1, 7]
         table.writerow(
-            [*start, str(tuple(row["block"])), str(tuple(row["grid"])), 0, "9.0", *(METRICS[m][1](row) for m in names)]
+            [
+                *start,
+                str(tuple(row["block"])),
+                str(tuple(row["grid"])),
+                row.get("device", 0),
+                "9.0",
+                *(METRICS[m][1](row) for m in names),
+            ]
         )
 
 
@@ -232,9 +243,13 @@ def nsys(words):
         print(f"Generated:\n    {stem}.nsys-rep")
         return 0
     if words[0] == "export":
-        rows = how.get("launches") or launches(how.get("steps", 3))
+        rows = how.get("recorded") or how.get("launches") or launches(how.get("steps", 3))
         ranges = how.get("nsys") != "no-ranges"
         write_sqlite(after(words, "--output"), rows, processes=how.get("processes", 1), ranges=ranges)
+        if how.get("nsys") == "no-kernels":
+            write_sqlite(after(words, "--output"), [])
+        if how.get("nsys") == "cut-export":
+            os.truncate(after(words, "--output"), 9000)
         return 0
     print(f"unrecognised option {words[0]}")
     return 1
@@ -291,7 +306,12 @@ def ncu(words):
         ]
     report = Path(after(words, "--export"))
     metrics = after(words, "--metrics").split(",") if "--metrics" in words else []
+    if kind == "no-metrics":
+        metrics = ["none of them"]
     report.write_text(json.dumps({"rows": rows, "metrics": metrics}))
+    if kind == "killed":
+        report.write_text("cut")
+        os.kill(os.getpid(), 9)
     lines.append(f"==PROF== Report: {report}")
     log.write_text("\n".join(lines) + "\n")
     return 0 if kind != "die" else 15

@@ -269,6 +269,44 @@ def test_files_of_different_gpus_are_not_one_roofline(ran: Ran) -> None:
     assert "NVIDIA H200" in ran.said
 
 
+def test_what_does_not_go_together_leaves_no_folder(ran: Ran, tmp_path: Path) -> None:
+    both = [recording(tmp_path / name, ["gemm"]) for name in ("a.sqlite", "b.sqlite")]
+    assert ran(*both) == 2
+    assert not ran.out.exists()
+
+
+def test_a_report_is_never_filled_up_with_the_peaks_of_another_gpu(ran: Ran) -> None:
+    named = {**METRICS, "device__attribute_display_name": ("", "NVIDIA A100-SXM4-80GB")}
+    assert ran(ran.write(page(named)), "--gpu", "h100-sxm") == 0
+    found = json.loads((ran.out / "ceilings.json").read_text())["ncu"]
+    assert found["memory"]["DRAM"]["rate"] == 2039e9
+    assert "tensor:fp8" not in found["compute"]
+    assert "the files name NVIDIA A100-SXM4-80GB" in ran.said.replace("\n", " ")
+
+
+def test_a_log_of_two_runs_does_not_deny_its_kernels(ran: Ran) -> None:
+    first = "==PROF== Connected to process 6\n==WARNING== No kernels were profiled.\n"
+    assert ran(ran.write(first + page(METRICS))) == 0
+    assert "1 kernel, 1 launch" in ran.said
+    assert "profiled no kernels" not in ran.said
+
+
+def test_copies_are_told_apart_from_kernels(ran: Ran, tmp_path: Path) -> None:
+    path = recording(tmp_path / "t.sqlite", ["gemm"])
+    with sqlite3.connect(path) as db:
+        db.executescript(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY(start, end, deviceId, streamId, correlationId, globalPid, bytes, "
+            "copyKind, graphNodeId);"
+        )
+        row = (40_000_000, 43_000_000, 0, 7, 10, 2**56 + 77 * 2**24, 8, 1, None)
+        db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES(?,?,?,?,?,?,?,?,?)", row)
+    db.close()
+    assert ran(path) == 0
+    said = " ".join(ran.said.split())
+    assert "prefill: 1 kernel, 100.0 µs; with copies, memsets and whole graphs 3.100 ms; GPU busy" in said
+    assert "decode: 1 kernel, 100.0 µs; GPU busy 100.0 µs" in said
+
+
 def test_a_wrongly_named_gpu_is_said(ran: Ran) -> None:
     named = {**METRICS, "device__attribute_display_name": ("", "NVIDIA H200")}
     assert ran(ran.write(page(named)), "--gpu", "h100-sxm") == 0
@@ -370,7 +408,8 @@ def test_real_reports_of_percentages_become_cards(ran: Ran, name: str) -> None:
 def test_every_error_capture_is_an_error_with_what_to_do(ran: Ran) -> None:
     for path in sorted((captures() / "errors").iterdir()):
         assert ran(path) == 2, path
-        assert ran.error.startswith("kernelroof: error: "), path
+        assert ran.error.splitlines()[-1].startswith("kernelroof: error: "), path  # above it: progress, if slow
+        assert path.name in ran.error, path
         assert ran.error.rstrip().endswith("."), path
 
 
@@ -381,3 +420,68 @@ def test_every_capture_gives_tables(ran: Ran, folder: str) -> None:
         assert list(ran.out.glob("*.csv")), path
         for leftover in ran.out.glob(".*"):
             raise AssertionError(f"{leftover} was left")
+
+
+def test_reports_of_two_chips(ran: Ran) -> None:
+    assert ran(ran.write(page(METRICS)), ran.write(page(METRICS, {"CC": "8.0"}), "other.csv")) == 2
+    assert "different GPUs (compute capability 9.0, compute capability 8.0)" in ran.error
+
+
+def test_a_copy_of_a_report_is_counted_once(ran: Ran) -> None:
+    first = ran.write(page(METRICS))
+    link = ran.folder / "link.csv"
+    link.symlink_to(first)
+    assert ran(first, link, ran.write(page(METRICS), "copy.csv")) == 0
+    assert len(ran.table()) == 1
+    assert "copy.csv holds the same launches" in " ".join(ran.said.split())
+
+
+def test_a_recording_on_different_gpus_has_no_roof(ran: Ran) -> None:
+    path = recording(ran.folder / "two.sqlite", ["a", "b"])
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 1 WHERE shortName = 2")
+        db.execute("CREATE TABLE TARGET_INFO_GPU(id, name)")
+        db.execute("INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100 PCIe'), (1, 'NVIDIA A100-SXM4-80GB')")
+    db.close()
+    assert ran(path) == 0
+    assert "recorded on different GPUs (NVIDIA A100-SXM4-80GB, NVIDIA H100 PCIe)" in " ".join(ran.said.split())
+
+
+@pytest.mark.parametrize("kind", ["loop", "dangling", "long", "pipe"])
+def test_paths_that_hold_nothing(ran: Ran, kind: str) -> None:
+    path = ran.folder / ("x" * 3000 if kind == "long" else kind)
+    if kind in ("loop", "dangling"):
+        path.symlink_to(path if kind == "loop" else "nowhere")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    assert ran(path) == 2
+    assert "output can't be written" not in ran.error
+    assert len(ran.error) < 500
+
+
+@pytest.mark.parametrize("cell", ["-5", "0"])
+def test_a_summary_without_launches(ran: Ran, cell: str) -> None:
+    head = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
+    assert ran(ran.write(f"{head}\n100.0,10,{cell},5.0,5.0,5,5,0.0,gemm\n")) == 2
+    assert "has no launches" in ran.error
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--peak-tflops nan --bandwidth-gbs 3", "--peak-tflops is nan"),
+        ("--peak-tflops inf --bandwidth-gbs 3", "--peak-tflops is inf"),
+        ("--peak-tflops 1 --bandwidth-gbs 1e300", "--bandwidth-gbs is 1e+300"),
+        ("--peak-tflops 1 --bandwidth-gbs 3 --memory-gb nan", "--memory-gb is nan"),
+        ("--peak-tflops 1 --bandwidth-gbs 3 --memory-gb -4", "--memory-gb is -4"),
+        ("--peak-tflops 1 --bandwidth-gbs 3 --dtype q9", "q9"),
+        ("--dtype q9", "q9"),
+        ("--peak-tflops 1", "together"),
+        ("--gpu h100-sxm --peak-tflops 1", "exclude each other"),
+        ("--gpu=", "GPU name of --gpu is empty"),
+    ],
+)
+def test_figures_that_make_no_sense(ran: Ran, options: str, words: str) -> None:
+    assert ran(ran.write(page(METRICS)), *options.split()) == 2
+    assert words in ran.error
+    assert not ran.out.exists()

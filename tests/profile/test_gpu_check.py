@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from kernelroof.profile import backends, gpu_check
+from kernelroof.profile import backends, doctor, gpu_check
+from kernelroof.profile.doctor_machine import Check
 from kernelroof.profile.gpu_check import Setting, archive, table
 from kernelroof.profile.gpu_check_compare import (
     MISSING,
@@ -173,3 +174,11 @@ def test_scripts_pass_their_arguments_on(tmp_path):
     last = done.stdout.splitlines()[-1]
     assert last.startswith("[profile][tiny-llama][--backend][nsight]")
     assert last.endswith("[--output][4][--out][a b]")
+
+
+def test_what_was_not_asked_is_not_called_fine(tmp_path, monkeypatch):
+    checks = [Check(words, ok, words) for ok, words in ((True, "fine"), (False, "gone"), (None, "not asked"))]
+    monkeypatch.setattr(doctor, "all_checks", lambda *_: checks)
+    setting = Setting(tmp_path, "tiny-llama", 2, 8, 2, "bfloat16", "cuda", 0.0, None)
+    found = gpu_check._doctor(setting, [])
+    assert [row.result for row in found] == [OK, MISSING, MISSING]

@@ -57,10 +57,19 @@ def test_two_runs_of_other_kernels_are_not_merged():
 
     names = ["kernel", "grid", "block", "range", "dram_read_bytes", "dram_write_bytes", "dram_bytes", "dram_pct"]
     names += ["time_ns", "sm_clock_hz", "passes", "dram_clock_hz", "peak_dram_byte_s", "flops"]
-    one = pd.DataFrame([["a", "1", "1", "x", *[1] * 9, pd.NA]], columns=names)
-    two = pd.DataFrame([["a", "1", "1", "x", *[2] * 9, 7]], columns=names)
+    at = {"process": 7, "device": "cuda:0"}
+    one = pd.DataFrame([["a", "1", "1", "x", *[1] * 9, pd.NA]], columns=names).assign(**at)
+    two = pd.DataFrame([["a", "1", "1", "x", *[2] * 9, 7]], columns=names).assign(**at)
     merged, notes = merge_tables([one, two])
     assert (merged["dram_read_bytes"].iloc[0], merged["flops"].iloc[0], notes) == (1, 7, [])
     merged, notes = merge_tables([one.assign(kernel="b"), two])
     assert merged["dram_read_bytes"].iloc[0] == 2
     assert len(notes) == 1
+    # Two ranks on one GPU, interleaved otherwise and under other ids in the second run.
+    pids = [(10, 20, 10, 20), (5, 5, 9, 9)]
+    runs = [pd.concat([run] * 4).assign(process=ids) for run, ids in zip((one, two), pids, strict=True)]
+    runs[0]["dram_read_bytes"], runs[1]["flops"] = [100, 200, 101, 201], [1, 2, 3, 4]
+    merged, notes = merge_tables(runs)
+    columns = ["process", "dram_read_bytes", "flops"]
+    assert merged[columns].values.tolist() == [[5, 100, 1], [5, 101, 2], [9, 200, 3], [9, 201, 4]]
+    assert notes == []

@@ -275,11 +275,6 @@ def test_counters_without_ranges_are_joined_by_the_whole_sequence(box):
     assert kernels(folder)["dram_read_bytes"].sum() == truth()["read"].sum()
 
 
-def test_a_timeline_without_ranges_says_so(box, capsys):
-    box("--backend", "nsight", "--counters", "traced", nsys="no-ranges", status=2)
-    assert "no NVTX range" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("kind", ["no-capture", "die"])
 def test_a_recording_that_fails(box, capsys, kind):
     folder = box("--backend", "nsight", nsys=kind, status=2)
@@ -326,8 +321,44 @@ def test_top_limits_what_is_counted(box):
 
 
 def test_plan_starts_nothing(box, capsys):
+    folder = box("--backend", "nsight", "--plan", "--every-kernel", "--top", "2")
+    said = capsys.readouterr().out
+    assert "every member" in said
+    assert "--top 2 leaves only the kernels with most time" in said
+    assert not folder.exists()
     folder = box("--backend", "nsight", "--plan")
     said = capsys.readouterr().out
     assert not folder.exists()
     for word in ("kernels", "chosen", "passes", "minutes", "disk", "Nsight Systems version"):
         assert word in said
+    assert "first and last members" in said
+
+
+def test_plan_says_what_narrows_or_widens_the_choice(box, capsys):
+    box("--backend", "nsight", "--plan", "--every-kernel", "--top", "2")
+    said = capsys.readouterr().out
+    assert "every member" in said
+    assert "--top 2 leaves only the kernels with most time" in said
+
+
+def test_launches_without_any_figure_are_not_counted(box, capsys):
+    box("--backend", "nsight", ncu="no-metrics", status=2)
+    assert "collected nothing of what was asked for" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [(), ("--counters", "traced")])
+def test_a_recording_without_ranges_is_no_finished_stage(box, capsys, options):
+    folder = box("--backend", "nsight", *options, nsys="no-ranges", status=2)
+    assert "no NVTX range" in capsys.readouterr().err
+    assert not (folder / "timeline.json").exists()
+
+
+def test_a_cut_export_is_made_again(box, capsys):
+    box("--backend", "nsight", "--counters", "traced", nsys="cut-export", status=2)
+    assert "not a readable sqlite" in capsys.readouterr().err
+    box("--backend", "nsight", "--counters", "traced")
+
+
+def test_an_ncu_that_is_killed_is_named(box, capsys):
+    box("--backend", "nsight", ncu="killed", status=2)
+    assert "ncu itself was ended by signal 9 (SIGKILL)" in capsys.readouterr().err

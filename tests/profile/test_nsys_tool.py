@@ -10,7 +10,7 @@ from kernelroof.parsers.nsys_errors import ImporterMissingError, NoReportDataErr
 from kernelroof.parsers.nsys_sqlite import read_nsys
 from kernelroof.profile import nsys
 from kernelroof.profile.driver_spec import DriverSpec
-from kernelroof.profile.tool_errors import DiskFullError, NothingRecorded, TargetFailed, ToolFailed, ToolTimeout
+from kernelroof.profile.tool_errors import DiskFullError, NothingRecorded, TargetFailed, ToolFailed, ToolTimeout, ending
 from kernelroof.profile.tools import Tool
 
 CONFIG = {
@@ -283,3 +283,22 @@ def test_links_that_go_in_circles_end(tmp_path):
     os.symlink(b, a)
     os.symlink(a, b)
     assert nsys.find_importer(Tool("nsys", tmp_path / "x", (1,), "", a)) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (3, "status 3"),
+        (139, "signal 11 (SIGSEGV)"),
+        (-9, "signal 9 (SIGKILL)"),
+        (255, "status 255"),
+        (128, "status 128"),
+    ],
+)
+def test_endings_in_words(status, words):
+    assert ending(status) == words
+
+
+def test_an_nsys_that_is_killed_is_not_the_programs_failure(fake, tmp_path):
+    with pytest.raises(ToolFailed, match=r"nsys itself was ended by signal 9 \(SIGKILL\)"):
+        nsys.record(fake("nsys", "kill -9 $$"), ["true"], tmp_path)

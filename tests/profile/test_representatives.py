@@ -1,5 +1,7 @@
 """Representatives on generated tables whose true figures are known."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -239,3 +241,34 @@ def test_an_empty_table():
 
 def test_tolerance_is_the_documented_one():
     assert TOLERANCE == 0.05
+
+
+@pytest.mark.parametrize("growth", [0, MB])
+def test_flops_by_type_add_up_to_the_flops_of_every_launch(growth):
+    table = model(2, 5, growth=growth)
+
+    def count(windows, rows):
+        flops = table.loc[rows, "true_flops"].astype("Int64")
+        parts = [json.dumps({"fp32": f // 4, "tensor:bf16->fp32": f - f // 4}) for f in flops.tolist()]
+        reads = table.loc[rows, "read"].astype("Int64")
+        by_type = pd.array(parts, dtype="string")
+        return pd.DataFrame({"dram_read_bytes": reads, "flops": flops, "flops_by_type": by_type}, index=flops.index)
+
+    classified, figures, _ = count_classes(classify(table), count)
+    found = spread(classified, figures).figures
+    assert set(found["counted_as"]) >= {COUNTED, REPRESENTED}
+    sums = [sum(json.loads(text).values()) for text in found["flops_by_type"]]
+    assert np.abs(np.array(sums) - found["flops"].to_numpy(float)).max() <= 1
+    assert found["flops"].tolist() == table["true_flops"].tolist()
+
+
+def test_shared_memory_tells_classes_apart():
+    table = model(4, 1).assign(shared_bytes=pd.array([None] * len(model(4, 1)), dtype="Int64"))
+    alike = classify(table)
+    down = table["module"].str.endswith("down_proj") & (table["phase"] == "decode")
+    other = down & table["module"].str.contains("layers.3")
+    table.loc[down, "shared_bytes"] = 1024
+    table.loc[other, "shared_bytes"] = 49152
+    assert alike.loc[down, "class"].nunique() == 1
+    assert classify(table).loc[down, "class"].nunique() == 2
+    assert classify(table).loc[~down, "class"].nunique() == alike.loc[~down, "class"].nunique()

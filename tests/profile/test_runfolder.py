@@ -177,3 +177,11 @@ def test_an_unwritable_place(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(OutputError, match="--out"), RunFolder(tmp_path / "run", IDENTITY):
         pass
+
+
+def test_another_run_is_named_in_few_words(tmp_path):
+    with RunFolder(tmp_path / "run", {"paths": [f"/some/folder/{i}.csv" for i in range(40)]}) as run:
+        finish(run)
+    with pytest.raises(OutputError) as caught, RunFolder(tmp_path / "run", {"paths": ["/a.csv"]}):
+        pass
+    assert "paths 40 (/some/folder/0.csv, ...) there, /a.csv asked" in str(caught.value)

@@ -97,10 +97,14 @@ def test_what_makes_no_sense(box, capsys, options, target, words):
     assert not folder.exists()
 
 
-def test_without_a_gpu_it_fails_early(box, monkeypatch, capsys):
+@pytest.mark.parametrize("options", [[], ["--backend", "nsight"], ["--counters", "traced"]])
+def test_without_a_gpu_it_fails_early_and_advises_what_works(box, monkeypatch, capsys, options):
     monkeypatch.setattr(backends, "find_gpu", lambda device: None)
-    folder = box("--backend", "nsight", status=2)
-    assert "no GPU" in capsys.readouterr().err
+    folder = box(*options, status=2)
+    error = capsys.readouterr().err
+    assert "no GPU" in error
+    assert "kernelroof analyze" in error
+    assert "--backend torch" not in error, "torch.profiler can't see into another program"
     assert not folder.exists()
 
 
@@ -113,3 +117,50 @@ def test_only_profile_takes_a_program():
 def test_profile_without_anything(capsys):
     assert main(["profile"]) == 2
     assert "needs a MODEL" in capsys.readouterr().err
+
+
+def test_a_program_of_collectives_alone_is_not_counted(box, capsys):
+    talk = [{**row, "kernel": "void twoShotAllReduceKernel<float>(float*)"} for row in FOREIGN]
+    folder = box("--backend", "nsight", launches=talk)
+    assert "no kernels but collectives" in capsys.readouterr().err
+    assert not list(folder.glob("counters-*"))
+    assert pd.read_csv(folder / "kernels.csv")["flops"].isna().all()
+
+
+def of_process(number, device, *kernels, read=10_000_000):
+    return [{**FOREIGN[0], "process": number, "device": device, "kernel": k, "read": read} for k in kernels]
+
+
+def test_each_rank_has_its_own_counters(box):
+    # Counted under other ids, interleaved otherwise, and the ranks launch different kernels.
+    first = of_process(900, 0, *[fake.GEMM] * 3, read=1_000_000)
+    second = of_process(300, 1, *[fake.FLASH] * 3, read=2_000_000)
+    rows = [row for pair in zip(first, second, strict=True) for row in pair]
+    recorded = [*of_process(77, 0, *[fake.GEMM] * 3), *of_process(78, 1, *[fake.FLASH] * 3)]
+    folder = box("--backend", "nsight", recorded=recorded, launches=rows)
+    for rank, (name, read) in enumerate(((fake.GEMM, 1_000_000), (fake.FLASH, 2_000_000))):
+        table = pd.read_csv(folder / f"rank{rank}" / "kernels.csv")
+        assert set(table["kernel"]) == {name}
+        assert table["dram_read_bytes"].tolist() == [read] * 3
+
+
+def test_ranks_that_can_not_be_told_apart_get_no_counters(box, capsys):
+    rows = of_process(900, 0, *[fake.GEMM] * 3)
+    folder = box("--backend", "nsight", recorded=[*of_process(77, 0, fake.GEMM), *of_process(78, 1, fake.GEMM)],
+                 launches=rows)  # fmt: skip
+    assert "nothing tells whose the counters are" in " ".join(capsys.readouterr().out.split())
+    for rank in range(2):
+        assert pd.read_csv(folder / f"rank{rank}" / "kernels.csv")["ncu_time_ns"].isna().all()
+
+
+def test_a_recording_without_kernels_is_made_again(box, capsys):
+    box("--backend", "nsight", "--counters", "traced", nsys="no-kernels", status=2)
+    assert "has no CUDA kernels" in capsys.readouterr().err
+    folder = box("--backend", "nsight", "--counters", "traced")
+    assert len(pd.read_csv(folder / "kernels.csv")) == len(FOREIGN)
+
+
+@pytest.mark.parametrize("figures", [("nan", "1"), ("3", "0"), ("inf", "inf")])
+def test_absurd_figures_are_refused_before_anything_is_recorded(box, figures):
+    folder = box("--backend", "nsight", "--peak-tflops", figures[0], "--bandwidth-gbs", figures[1], status=2)
+    assert not folder.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,17 @@ from typing import Any
 import pandas as pd
 import pytest
 from kernelroof.parsers.schema import ANALYZED, COUNTERS, KERNELS, conform
+from kernelroof.roofline import share_card as share_card_module
+from kernelroof.roofline import time_card as time_card_module
 from kernelroof.roofline.counted import SM_FLOOR, Roofs, place_counted, with_floor
+from kernelroof.roofline.counted_text import print_kernels
 from kernelroof.roofline.gpus import find_gpu
 from kernelroof.roofline.join import counted_rows, join
 from kernelroof.roofline.kernel_groups import kernels_of, on_clock
 from kernelroof.roofline.plot_counted import Estimate, counted_roofline
 from kernelroof.roofline.report_ceilings import ReportCeilings, Roof, sheet_ceilings
 from kernelroof.roofline.share_card import share_card
+from kernelroof.roofline.text import new_console
 from kernelroof.roofline.time_card import time_card
 
 AT = "SM at 1.00 GHz"
@@ -239,3 +244,99 @@ def test_a_timeline_without_counters_shows_its_times(tmp_path: Path) -> None:
     kernels = kernels_of(on_clock(table, "timeline"))
     assert kernels["time_ns"].tolist() == [500_000]
     assert time_card(kernels, tmp_path / "t.png", title="t", subtitle="s", why="w").exists()
+
+
+def gemv(flag: int, other: int) -> str:
+    return f"std::enable_if<!T7, void>::type internal::gemvx::kernel<int, (bool){flag}, (int){other}>(T13)"
+
+
+def test_equal_short_names_are_set_apart() -> None:
+    names = [gemv(0, 6), gemv(0, 7), gemv(1, 7), "silu_kernel(float*)", "silu_kernel(float *, int)"]
+    kernels = kernels_of(on_clock(placed(*({"kernel": name, "grid": None} for name in names)), "ncu"))
+    found = kernels.set_index("kernel")["label"].to_dict()
+    assert [found[n].partition(" ")[2] for n in names[:3]] == ["(0,6)", "(0,7)", "(1,7)"]
+    assert [found[n] for n in names[3:]] == ["silu_kernel (1)", "silu_kernel (2)"], "of different length: a number"
+
+
+def test_the_sentence_of_a_kernel_is_of_a_typical_launch() -> None:
+    slow = {"time_ns": 4_000_000, "kernel": "same"}
+    rows = [{"kernel": "same", "time_ns": t} for t in (1_300_000, 1_000_000, 850_000)]
+    alike = kernels_of(on_clock(placed(*rows), "ncu")).iloc[0]
+    assert alike["verdict"].startswith("memory-bound, 80 % of the DRAM roof"), "the mean is 76 %, the longest has 62 %"
+    assert "of its time" not in alike["verdict"]
+    mixed = kernels_of(on_clock(placed(*rows, slow), "ncu")).iloc[0]
+    assert mixed["verdict"].startswith("inefficient, 20 %")
+    assert mixed["verdict"].endswith("(so for 56 % of its time)")
+
+
+class Caught:
+    """The figure that a card would have written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
+        self.figure: Any = None
+        monkeypatch.setattr(module, "save_png", self)
+
+    def __call__(self, figure: Any, path: Any) -> Path:
+        self.figure = figure
+        return Path(path)
+
+    def texts(self) -> list[str]:
+        from matplotlib.text import Text
+
+        return [t.get_text() for t in self.figure.findobj(Text)]
+
+
+def test_words_behind_bars_end_within_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = timeline(op="vllm::unified_attention_with_output")
+    kernels = kernels_of(
+        on_clock(place_counted(join(rows, None).rows, Roofs(None, sheet_ceilings(None, None))), "timeline")
+    )
+    caught = Caught(monkeypatch, time_card_module)
+    time_card(kernels, "t.png", title="t", subtitle="s", why="w")
+    (axes,) = caught.figure.axes
+    words = next(t for t in axes.texts if "launch" in t.get_text())
+    renderer = caught.figure.canvas.get_renderer()
+    assert words.get_window_extent(renderer).x1 <= axes.get_window_extent(renderer).x1 + 1
+    assert "vllm::unified_attenti…ith_output" in words.get_text()
+
+
+def test_a_card_without_times_says_that_areas_are_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = kernels_of(on_clock(placed({}), "ncu"))
+    caught = Caught(monkeypatch, share_card_module)
+    share_card(kernels.assign(time_ns=float("nan")), "c.png", title="t", subtitle="s", why="w")
+    assert {"bound, share of the launches", "area: share of the launches"} <= set(caught.texts())
+    share_card(kernels, "c.png", title="t", subtitle="s", why="w")
+    assert {"bound, share of the time", "area: share of the time"} <= set(caught.texts())
+
+
+@pytest.mark.parametrize("whole", [None, 20.0])
+def test_at_least_is_explained_where_it_stands(whole: float | None) -> None:
+    rows = counters({"sm_pct": whole}).assign(sm_pct_at_least=57.0)
+    kernels = kernels_of(on_clock(place_counted(counted_rows(rows), Roofs(REPORT, None)), "ncu"))
+    out = io.StringIO()
+    print_kernels(new_console(out, width=100), kernels, 8, "ncu")
+    assert ("≥57.0" in out.getvalue()) == ("≥: at least this" in out.getvalue()) == (whole is None)
+    assert "1 kernel, 1 launch," in out.getvalue()
+
+
+def test_the_source_of_a_roof_is_said_once() -> None:
+    assert Roof(1.0, "datasheet", "datasheet").source == "datasheet"
+    assert Roof(1.0, "datasheet", "boost clock").source == "datasheet (boost clock)"
+
+
+def test_what_is_impossible_on_the_timeline_is_said_though_ncu_has_a_bound() -> None:
+    sheet = sheet_ceilings(find_gpu("a100-80gb"), None)
+    row = place_counted(join(timeline(time_ns=200_000), counters({})).rows, Roofs(REPORT, sheet)).iloc[0]
+    assert row["ncu_bound"] == "memory"
+    assert row["timeline_bound"] == "unknown"
+    assert row["verdict"].startswith(
+        "inconsistent: counted DRAM bytes at 4.00 TB/s are 196 % of the DRAM roof (2.04 TB/s"
+    )
+    assert pd.isna(row["cure"])
+
+
+def test_what_is_above_the_compute_roof_is_told_by_that_roof() -> None:
+    # 1.6e9 FLOP in 20 µs are 410 % of 19.5 TFLOP/s; the bytes are further still above their roof.
+    sheet = sheet_ceilings(find_gpu("a100-80gb"), None)
+    row = place_counted(join(timeline(time_ns=20_000), counters({})).rows, Roofs(REPORT, sheet)).iloc[0]
+    assert row["verdict"].startswith("impossible: 410 % of the compute peak (80.0 TFLOP/s of 19.5 TFLOP/s fp32,")

@@ -19,7 +19,7 @@ def launches(*rows: dict[str, Any]) -> pd.DataFrame:
     base: dict[str, Any] = {
         "phase": UNATTRIBUTED, "step": None, "module": UNATTRIBUTED, "kernel": NSYS_NAME, "op": None, "thread": 1,
         "stream": 7, "device": "cuda:0", "time_ns": 1000, "launch_ns": 0, "grid": "4,1,1", "block": "128,1,1",
-        "ranges": None, "time_source": "nsys",
+        "ranges": None, "shared_bytes": None, "time_source": "nsys",
     }  # fmt: skip
     filled = [{**base, "ordinal": i, "event": i, "start_ns": 2000 * i, **row} for i, row in enumerate(rows)]
     return conform(pd.DataFrame(filled), LAUNCHES, "launches")

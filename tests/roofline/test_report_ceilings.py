@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -11,7 +12,15 @@ import pytest
 from kernelroof.parsers.ncu import read_ncu
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.gpus import ceilings_for, find_gpu
-from kernelroof.roofline.report_ceilings import find_type, plain_type, read_ceilings, row_roofs, sheet_ceilings
+from kernelroof.roofline.report_ceilings import (
+    ReportCeilings,
+    find_type,
+    peaks_at,
+    read_ceilings,
+    row_roofs,
+    sheet_ceilings,
+)
+from kernelroof.roofline.units import plain_type
 
 HEAD = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size"]
 BF16 = "sm__ops_path_tensor_src_bf16_dst_fp32"
@@ -157,3 +166,50 @@ def test_ridges_of_gpus_that_are_easily_mixed_up(name: str, ridge: float) -> Non
     assert found is not None
     assert found.ridge == pytest.approx(ridge, rel=1e-3)
     assert found.flop_s == ceilings_for(gpu, "bfloat16").flop_s
+
+
+def roof_of(mix: str, found: ReportCeilings) -> tuple[float, str]:
+    roofs = row_roofs(pd.DataFrame({"flops_by_type": [mix]}), found, own=False)
+    return float(roofs["roof_flop_s"].iloc[0]), str(roofs["roof_type"].iloc[0])
+
+
+@pytest.mark.parametrize(
+    ("mix", "roof", "kind"),
+    [
+        ('{"tensor:fp8": 990, "fp32": 10}', np.nan, "tensor:fp8"),  # what needs most time is not known
+        ('{"fp32": 100, "fp16": 90}', 1.9 * 19.5e12, "fp32"),  # half precision can't be slower than single
+        ('{"fp32": 100, "fp64": 2}', np.nan, "fp64"),  # double precision may be, 64 times
+        ('{"fp32": 100, "fp64": 1}', 1.01 * 19.5e12, "fp32"),
+        ('{"tensor:bf16->fp32": 320, "fp32": 10}', 330 * 312e12 / 320, "tensor:bf16->fp32"),
+    ],
+)
+def test_a_type_without_a_peak_leaves_the_roof_only_where_it_can_not_matter(mix: str, roof: float, kind: str) -> None:
+    assert roof_of(mix, sheet_ceilings(find_gpu("a100-80gb"), None)) == (pytest.approx(roof, nan_ok=True), kind)
+
+
+def test_a_measured_roof_goes_first_and_the_datasheet_has_the_other_types() -> None:
+    measured = Ceilings("NVIDIA A100-SXM4-80GB", 2.5e14, 1.7e12, None, "bfloat16", "measured", None, "")
+    found = sheet_ceilings(find_gpu("a100-80gb"), measured)
+    assert found.memory["DRAM"] == (1.7e12, "measured", "running clocks")
+    assert found.compute["tensor:bf16"].rate == 2.5e14
+    assert (found.compute["fp32"].rate, found.compute["fp32"].origin) == (19.5e12, "datasheet")
+    assert "fp32" in found.notes[0]
+    assert "bf16" not in found.notes[0]
+    assert roof_of('{"fp32": 7}', found) == (19.5e12, "fp32")
+    single = sheet_ceilings(find_gpu("a100-80gb"), measured._replace(dtype="float32", flop_s=1.8e13))
+    assert single.headline == "fp32", "what was measured is what is drawn"
+
+
+def test_peaks_follow_the_clock_of_the_run_that_the_duration_is_of() -> None:
+    rows = pd.DataFrame(
+        {
+            "sm_clock_hz": [1e9, 1e9, np.nan],
+            "peak_flop_s": ['{"fp32": 1000, "tensor:bf16": 8000}', None, '{"fp32": 1000}'],
+            "peak_l1_byte_s": [400.0, np.nan, 400.0],
+        }
+    )
+    found = peaks_at(rows, pd.Series([1.5e9, 2e9, 1e9]))
+    assert json.loads(found["peak_flop_s"][0]) == {"fp32": 1500, "tensor:bf16": 12000}
+    assert found["peak_l1_byte_s"][0] == 600
+    assert pd.isna(found["peak_flop_s"][1])
+    assert (found["peak_flop_s"][2], found["peak_l1_byte_s"][2]) == ('{"fp32": 1000}', 400)

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from kernelroof.models.errors import ReportError
+from kernelroof.roofline import plot_silicon
 from kernelroof.roofline.silicon import read_silicon, summary
 
 pytest.importorskip("pyarrow")
@@ -72,3 +73,17 @@ def test_an_ideal_time_is_below_the_measured_one(gpu: str, rows: int, median: in
     assert row["above"] == above
     over = found.points[(found.points["dtype"] == "bfloat16") & (found.points["pct_of_roof"] > 100)]
     assert (over["bytes"] < 60e6).all()  # operands within L2
+
+
+def test_the_picture_holds_its_note_and_names_only_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.parquet"
+    pd.DataFrame([{**COMMON, "op_name": "gemm", "gemm_dtype": "bfloat16", "m": 8, "n": 16, "k": 32}]).to_parquet(path)
+    figures: list[Any] = []
+    monkeypatch.setattr(plot_silicon, "save_png", lambda figure, path: figures.append(figure))
+    plot_silicon.silicon_roofline(read_silicon([path]), "bfloat16", tmp_path / "x.png")
+    (figure,) = figures
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["matrix products"]
+    renderer, width = figure.canvas.get_renderer(), figure.bbox.x1
+    assert all(t.get_window_extent(renderer).x1 <= width for t in figure.texts)

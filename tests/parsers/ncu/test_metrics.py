@@ -2,9 +2,11 @@
 
 import json
 
+import pandas as pd
 import pytest
 from kernelroof.parsers.ncu import read_ncu
-from kernelroof.parsers.ncu_metrics import reasons_of
+from kernelroof.parsers.ncu_metrics import counters, reasons_of
+from kernelroof.parsers.ncu_page import IDENTITY, NcuPage
 
 FADD = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 OPS = "sm__ops_path_tensor_{}.sum"
@@ -178,3 +180,60 @@ def test_bandwidth_peak(texts):
     metrics = {"dram__bytes.sum.peak_sustained": ("byte/cycle", 1280),
                "dram__cycles_elapsed.avg.per_second": ("cycle/nsecond", "1.2149")}  # fmt: skip
     assert only(texts, metrics)["peak_dram_byte_s"] == pytest.approx(1280 * 1.2149e9, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("collected", "flops"),
+    [
+        ({"src_fp8_sparsity_off": 5, "op_hgmma_src_fp8": 40, "op_hmma_src_fp8": 2}, 42),
+        ({"src_fp8_sparsity_off": 5, "src_fp8_sparsity_on": 37, "op_hgmma_src_fp8": 40}, 42),
+        ({"src_fp8_sparsity_off": 5, "op_hgmma_src_fp8_sparsity_off": 4}, 5),
+        ({"op_hgmma_src_fp8_sparsity_on": 1, "op_hmma_src_fp8": 2, "src_fp8": 3}, 3),
+        ({"op_hgmma_src_fp8_sparsity_off": 4, "op_hgmma_src_fp8": 9, "op_hmma_src_fp8_sparsity_off": 2}, 11),
+    ],
+)
+def test_a_level_of_which_only_a_part_was_collected_gives_way_to_a_whole_one(texts, collected, flops):
+    row = only(texts, {f"sm__ops_path_tensor_{name}.sum": count for name, count in collected.items()}, cc="9.0")
+    assert row["flops"] == flops
+    part = "dense or sparse only" in reasons_of(row)["flops"]
+    assert part == (flops in (5, 11))
+
+
+@pytest.mark.parametrize("value", ["-5", "1e308", "9" * 40, "9223372036854775807", "9223372036854775808"])
+@pytest.mark.parametrize(
+    ("metric", "unit", "column"),
+    [
+        ("gpu__time_duration.sum", "ns", "time_ns"),
+        ("dram__bytes_read.sum", "byte", "dram_read_bytes"),
+        (FADD.format("ffma"), "inst", "flops"),
+        ("launch__registers_per_thread", "register/thread", "registers"),
+        ("launch__sm_count", "", "sm_count"),
+    ],
+)
+def test_an_impossible_value_is_null(texts, metric, unit, column, value):
+    row = only(texts, {metric: (unit, value)})
+    assert row.isna()[column]
+    if column in ("time_ns", "dram_read_bytes"):
+        assert "impossible value" in reasons_of(row)[column]
+
+
+@pytest.mark.parametrize("value", ["1e300", "0", "1e-320"])
+def test_an_impossible_peak_is_none(texts, value):
+    metrics = {
+        "dram__bytes.sum.peak_sustained": ("byte/cycle", value),
+        "dram__cycles_elapsed.avg.per_second": ("hz", value),
+    }
+    assert only(texts, metrics).isna()["peak_dram_byte_s"]
+
+
+def test_a_fraction_of_a_register_is_none(texts):
+    assert only(texts, {"launch__registers_per_thread": ("register/thread", "0.4")}).isna()["registers"]
+    assert only(texts, {FADD.format("ffma"): ("inst", "0.5")})["flops"] == 1
+
+
+def test_a_launch_without_any_metric():
+    identity = pd.DataFrame({"kernel": ["k"]}).reindex(columns=[*IDENTITY.values(), "range", "open_ranges"])
+    nothing = pd.DataFrame(index=identity.index)
+    row = counters(NcuPage("report", identity, nothing, nothing, {})).iloc[0]
+    assert row["kernel"] == "k"
+    assert row.isna()["time_ns"]

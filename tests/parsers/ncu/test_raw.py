@@ -200,3 +200,40 @@ def test_nothing_to_read(texts):
                        ("a,b\n1,2\n", ncu_errors.NoTableError), ("", ncu_errors.NoTableError)):  # fmt: skip
         with pytest.raises(kind):
             read_ncu(text)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [(("1.234.567", "129.977"), (1234567, 129977)), (("129.977", "1.234.567"), (129977, 1234567))],
+)
+def test_a_column_that_looks_decimal_beside_grouped_dots(texts, cells, values):
+    metrics = dict(zip(texts.traffic, (("byte", cells[0]), ("byte", cells[1]), ("ns", "12")), strict=True))
+    found = row(read_ncu(texts.raw(metrics)))
+    assert found[["dram_read_bytes", "dram_write_bytes"]].tolist() == list(values)
+
+
+def test_a_lone_dot_beside_a_lone_comma_is_refused(texts):
+    metrics = dict(zip(texts.traffic, (("byte", "129.977"), ("byte", "129,977"), ("ns", "12")), strict=True))
+    with pytest.raises(ncu_errors.AmbiguousNumberError, match="LC_ALL=C"):
+        read_ncu(texts.raw(metrics))
+    assert row(read_ncu(texts.raw(metrics), own_run=True))["dram_write_bytes"] == 129977
+
+
+def test_pages_without_grid_and_capability_have_them_as_metrics(texts):
+    launch = {f"launch__{part}_dim_{axis}": ("", n) for part, n in (("grid", 64), ("block", 8)) for axis in "xyz"}
+    capability = {f"device__attribute_compute_capability_{part}": ("", n) for part, n in (("major", 8), ("minor", 6))}
+    page = texts.raw({**texts.traffic, **launch, **capability, "launch__device_id": ("", 1)})
+    lines = [[cell for k, cell in enumerate(line.split('","')) if k not in range(7, 11)] for line in page.splitlines()]
+    found = row(read_ncu("\n".join('","'.join(line) for line in lines) + "\n"))
+    assert found[["grid", "block", "device", "cc"]].tolist() == ["64,64,64", "8,8,8", "cuda:1", "8.6"]
+    whole = row(read_ncu(page))
+    assert whole[["grid", "block", "device", "cc"]].tolist() == ["64,2,1", "256,1,1", "cuda:0", "8.0"]
+
+
+def test_a_value_that_one_launch_lacks_is_lacking_for_that_launch(texts):
+    page = texts.raw(texts.traffic, kernels=["a", "b"], values=[["n/a", 0, 5], [7, 0, 5]])
+    counters = read_ncu(page).counters
+    assert counters["dram_read_bytes"].isna().tolist() == [True, False]
+    reasons = json.loads(counters["reasons"][0])
+    assert reasons["dram_read_bytes"] == "dram__bytes_read.sum has no value for this launch"
+    assert "dram_read_bytes" not in json.loads(counters["reasons"][1])

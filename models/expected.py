@@ -1,0 +1,168 @@
+"""The expected time of a phase: every product and attention by measured kernels of its kind, size and GPU.
+
+`kernelroof.models.efficiency` knows single kernels; here a model's layers are laid out into them, as Hugging
+Face runs them (one product per matrix). What was not measured (packed weights, routed experts in one fused
+kernel, recurrences) takes its ideal time, and the share that rests on measurements is said. Elementwise
+kernels are not in it, nor is the host: see `launches_per_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kernelroof.models.coefficients import cache_bytes
+from kernelroof.models.dtypes import BITS
+from kernelroof.models.efficiency import Expected, NotLearned, expected_attention, expected_gemm
+from kernelroof.models.estimate import distinct_experts
+from kernelroof.models.layers import Linear
+from kernelroof.models.spec import ModelSpec
+from kernelroof.models.workload import Workload, precision_of
+
+EAGER_LAUNCHES = {"layer": 40, "besides": 22}
+"""Kernels of one forward of eager Llama in transformers 5.24, traced: per layer 7 products, 1 attention and 32 of
+norms, rotary embedding, cache, activation and residuals; besides them embedding, mask, last norm, head, sampling."""
+
+
+_MEASURED_FORMATS = {"fp8": "fp8", "fp8-static": "fp8", "fp8-channel": "fp8"}
+"""Formats whose products were measured as such, and the name of their measurements. Those of block-scaled fp8 are
+left out: none took less than 60 microseconds, which is the host's time and not the kernels'."""
+
+
+class PhaseTime(NamedTuple):
+    """Expected time of one phase on the device, and of the same kernels at their roofs; seconds."""
+
+    seconds: float
+    low_s: float
+    high_s: float
+    ideal_s: float
+    """Sum of the kernels' own ideal times: kernels do not overlap, so it is at least the phase's ideal."""
+    measured_share: float
+    """Of the expected time that rests on measured kernels."""
+    transferred: bool
+    """Some of it was measured on another GPU of the same architecture."""
+    reasons: tuple[str, ...]
+    """Why the rest has its ideal time."""
+
+
+class _Kernel(NamedTuple):
+    """`number` alike kernels: what to expect of one, and its work for where nothing is known."""
+
+    number: float
+    expected: Expected | NotLearned
+    flops: float
+    bytes: float
+
+
+def expected_phase(
+    spec: ModelSpec, workload: Workload, gpu_key: str, phase: str, *, flop_s: float, byte_s: float, context: int = 0
+) -> PhaseTime | None:
+    """What to expect of a prefill, or of a decode step.
+
+    Args:
+        phase: "prefill" or "decode".
+        flop_s, byte_s: the GPU's peaks, for what was not measured.
+        context: tokens that a decode step sees, its own among them; 0: prompt + 1.
+
+    Returns None where nothing of it was measured on this GPU or one of its architecture.
+    """
+    seen = context or workload.prompt + 1
+    seconds = low = high = ideal = measured = 0.0
+    transferred, reasons = False, []
+    for kernel in _kernels(spec, workload, gpu_key, phase, seen):
+        floor = max(kernel.flops / flop_s, kernel.bytes / byte_s)
+        if isinstance(kernel.expected, NotLearned):
+            seconds, low, high = (total + kernel.number * floor for total in (seconds, low, high))
+            ideal += kernel.number * floor
+            if kernel.expected.reason not in reasons:
+                reasons.append(kernel.expected.reason)
+            continue
+        seconds += kernel.number * kernel.expected.seconds
+        low += kernel.number * kernel.expected.low_s
+        high += kernel.number * kernel.expected.high_s
+        ideal += kernel.number * kernel.expected.ideal_s
+        measured += kernel.number * kernel.expected.seconds
+        transferred |= kernel.expected.transferred
+    if not measured:
+        return None
+    return PhaseTime(seconds, low, high, ideal, measured / seconds, transferred, tuple(reasons))
+
+
+def launches_per_step(spec: ModelSpec) -> int:
+    """Kernels that eager Hugging Face launches in one forward, about: as many per layer as Llama's."""
+    return EAGER_LAUNCHES["layer"] * spec.layers + EAGER_LAUNCHES["besides"]
+
+
+def _kernels(spec: ModelSpec, workload: Workload, gpu_key: str, phase: str, seen: int) -> Iterator[_Kernel]:
+    prefill = phase == "prefill"
+    queries = workload.prompt if prefill else 1
+    tokens = workload.batch * queries
+    logits = workload.batch * (workload.prompt if prefill and workload.head == "all" else 1)
+    formats = precision_of(spec, workload)
+    unit = BITS[workload.dtype] // 8
+    for group in spec.groups:
+        for linear in group.linears:
+            if not linear.run:
+                continue
+            rows = {
+                "token": tokens,
+                "logit": logits,
+                "context": workload.batch * (workload.prompt if prefill else seen),
+            }
+            held = formats.of(f"layers.{group.indices[0]}.{linear.name}")
+            stored = held.matrix_bytes(linear.inputs, linear.outputs)
+            yield _product(linear, group.layers, rows[linear.per], gpu_key, held.name, workload.dtype, stored, unit)
+        core = group.attention
+        if core is not None:
+            context = workload.prompt if prefill else seen
+            visible = context if core.window is None else min(context, core.window)
+            pairs = visible if not prefill else (workload.prompt + 1) / 2
+            kept = visible * cache_bytes(core, core.read_width, formats.kv)
+            moved = workload.batch * (queries * core.heads * (core.head_dim + core.value_dim) * unit + kept)
+            known: Expected | NotLearned
+            if core.head_dim == core.value_dim and core.read_width == 2 * core.kv_heads * core.head_dim:
+                known = expected_attention(
+                    gpu_key,
+                    phase,
+                    workload.batch,
+                    queries,
+                    context,
+                    core.heads,
+                    core.kv_heads,
+                    core.head_dim,
+                    workload.dtype,
+                    workload.kv_dtype,
+                    core.window,
+                )
+            else:
+                known = NotLearned("attention over a latent or shared cache was not measured", None)
+            flops = 2 * workload.batch * core.heads * (core.head_dim + core.value_dim) * queries * pairs
+            yield _Kernel(group.layers, known, flops, moved)
+        if group.state is not None:
+            state = workload.batch * 2 * group.state.elements * (group.state.bits or 8 * unit) / 8
+            known = NotLearned("recurrences were not measured", None)
+            yield _Kernel(group.layers, known, tokens * group.state.scan_flops, state)
+    head = spec.head
+    yield _product(head, 1, logits, gpu_key, workload.dtype, workload.dtype, head.elements * unit, unit)
+
+
+def _product(
+    linear: Linear, layers: int, rows: int, gpu_key: str, stored_as: str, run: str, stored: float, unit: int
+) -> _Kernel:
+    """A matrix's product in all layers of its group; routed experts share the rows among those that are met."""
+    count: float = layers
+    if linear.copies > 1:
+        met = linear.copies if linear.dense else distinct_experts(linear.copies, linear.used, rows)
+        rows = max(1, round(rows * linear.run / met))
+        count = layers * met
+    known: Expected | NotLearned
+    if linear.copies > 1:
+        known = NotLearned("routed experts were not measured", None)
+    elif stored_as == run:
+        known = expected_gemm(gpu_key, run, rows, linear.outputs, linear.inputs)
+    elif stored_as in _MEASURED_FORMATS:
+        known = expected_gemm(gpu_key, _MEASURED_FORMATS[stored_as], rows, linear.outputs, linear.inputs)
+    else:
+        known = NotLearned(f"products with weights in {stored_as} were not measured", None)
+    flops = 2 * rows * linear.elements
+    return _Kernel(count, known, flops, stored + rows * (linear.inputs + linear.outputs) * unit)

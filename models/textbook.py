@@ -1,0 +1,203 @@
+"""Figures that texts on inference quote, recomputed: which are right, and what the others should be.
+
+Each row names the command that prints the figure, so that it can be asked for other models and GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kernelroof.models.batching import static_batches
+from kernelroof.models.capacity import cache_outgrows_weights, parameters_that_fit
+from kernelroof.models.chunked import chunked_prefill
+from kernelroof.models.coefficients import coefficients
+from kernelroof.models.estimate import costs, ideal_times
+from kernelroof.models.offload import TIERS
+from kernelroof.models.presets import load_config
+from kernelroof.models.spec import ModelSpec, read_spec
+from kernelroof.models.workload import make_workload, precision_of
+
+Peaks = tuple[float, float, float]
+"""Dense 16-bit FLOP/s, B/s and bytes of memory of a GPU."""
+GPUS = ("h100-sxm", "h20", "a100-80gb", "rtx-4090", "rtx-4080")
+
+
+class Figure(NamedTuple):
+    """One quoted figure and ours, in the unit of `what`."""
+
+    topic: str
+    what: str
+    quoted: float
+    ours: float
+    digits: int
+    """Decimals that the quoted figure has (negative: zeros before the point), which decide whether it is right."""
+    command: str
+    note: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Whether ours, rounded like the quoted one, is the same to one in its last place."""
+        return abs(self.ours - self.quoted) <= 10.0**-self.digits * (1 + 1e-9)
+
+
+def figures(gpus: Mapping[str, Peaks]) -> list[Figure]:
+    """All figures; `gpus` gives the peaks of `GPUS`."""
+    found: list[Figure] = []
+    for part in _PARTS:
+        found += part(gpus)
+    return found
+
+
+def _precisions(_gpus: Mapping[str, Peaks]) -> list[Figure]:
+    """Seven billion parameters at each precision, and what fits 16 GB with 2 GB kept free."""
+    rows = []
+    rooms = {r.dtype: r for r in parameters_that_fit(16e9, 2e9)}
+    for dtype, size, most in (("float32", 28, 3.5), ("bfloat16", 14, 7), ("int8", 7, 14), ("int4", 3.5, 28)):
+        each = rooms[dtype].bytes_per_parameter
+        command = "kernelroof memory --memory-gb 16 --reserve-gb 2"
+        rows.append(Figure("precision", f"GB of 7 billion parameters, {dtype}", size, 7 * each, 1, command))
+        rows.append(
+            Figure("precision", f"billions in 16 GB less 2, {dtype}", most, rooms[dtype].parameters / 1e9, 1, command)
+        )
+    rows.append(
+        Figure(
+            "precision", "billions in 16 GB, int4, as a takeaway", 14, rooms["int4"].parameters / 1e9, 0, command,
+            "contradicts the table's own 28",
+        )
+    )  # fmt: skip
+    return rows
+
+
+def _tiers(gpus: Mapping[str, Peaks]) -> list[Figure]:
+    """Reading 14 GB from each tier of storage, and how much slower that is than the GPU's memory."""
+    hbm = gpus["h100-sxm"][1]
+    command = "kernelroof memory --gpu h100-sxm --params-b 7"
+    rows = [Figure("storage", "ms for 14 GB from HBM (H100)", 4, 14e9 / hbm * 1e3, 0, command)]
+    for tier, ms, slower, digits in zip(TIERS, (140, 2000, 70_000), (33, 478, 16_750), (0, -2, -3), strict=True):
+        rows.append(Figure("storage", f"ms for 14 GB from {tier.name}", ms, 14e9 / tier.byte_s * 1e3, digits, command))
+        rows.append(Figure("storage", f"times slower than HBM: {tier.name}", slower, hbm / tier.byte_s, 0, command))
+    return rows
+
+
+def _ridges(gpus: Mapping[str, Peaks]) -> list[Figure]:
+    quoted = (("h100-sxm", 295), ("h20", 37), ("a100-80gb", 153), ("rtx-4090", 164), ("rtx-4080", 135))
+    rows = [
+        Figure("ridge", f"FLOP/B, {key}", value, gpus[key][0] / gpus[key][1], 0, "kernelroof gpus " + key)
+        for key, value in quoted
+    ]
+    a100, ada = gpus["a100-80gb"], gpus["rtx-4090"]
+    rounded = "with bandwidths rounded to 2.0 and 1.0 TB/s"
+    rows.append(Figure("ridge", "FLOP/B, a100-80gb, elsewhere", 156, a100[0] / a100[1], 0, rows[2].command, rounded))
+    rows.append(Figure("ridge", "FLOP/B, rtx-4090, elsewhere", 165, ada[0] / ada[1], 0, rows[3].command, rounded))
+    return rows
+
+
+def _sheets(gpus: Mapping[str, Peaks]) -> list[Figure]:
+    """A table of 16-bit TFLOP/s, TB/s and GB."""
+    quoted = ((989, 3.35, 80), (148, 4.0, 96), (312, 2.0, 80), (165, 1.0, 24), (97, 0.72, 16))
+    rows = []
+    for key, (tflops, tb, gb) in zip(GPUS, quoted, strict=True):
+        flop_s, byte_s, memory = gpus[key]
+        command = f"kernelroof gpus {key}"
+        rows.append(Figure("GPUs", f"TFLOP/s in 16 bit, {key}", tflops, flop_s / 1e12, 0, command))
+        rows.append(Figure("GPUs", f"TB/s, {key}", tb, byte_s / 1e12, 2, command))
+        rows.append(Figure("GPUs", f"GB, {key}", gb, memory / 1e9, 0, command))
+    return rows
+
+
+def _intensities(gpus: Mapping[str, Peaks]) -> list[Figure]:
+    """Decode intensity and share of the H100's peak by batch: of weights alone, and with a cache of 1,024 tokens."""
+    flop_s, byte_s, _memory = gpus["h100-sxm"]
+    spec = _spec("llama-2-7b")
+    rows = []
+    for batch, quoted, share in ((1, 1.0, 1.0), (8, 8.0, 3.0), (64, 64.0, 22.0), (256, 256.0, 87.0)):
+        flops = 2.0 * batch  # per parameter; read once in two bytes
+        command = f"kernelroof estimate llama-2-7b --gpu h100-sxm --prompt 1 --batch {batch}"
+        rows.append(Figure("batch", f"FLOP/B of fp16 weights alone, batch {batch}", quoted, flops / 2, 1, command))
+        rows.append(
+            Figure(
+                "batch", f"% of the H100's peak, batch {batch}", share, 100 * flops / 2 * byte_s / flop_s, 0, command
+            )
+        )
+        step = costs(spec, make_workload(spec, batch=batch, prompt=1023, output=1)).first_step
+        command = f"kernelroof estimate llama-2-7b --gpu h100-sxm --prompt 1023 --batch {batch}"
+        what = f"FLOP/B with a cache of 1,024 tokens, batch {batch}"
+        note = "" if batch == 1 else "the cache is not shared by the batch: Llama-2-7B never gets there"
+        rows.append(Figure("batch", what, quoted, step.flops / step.bytes, 0, command, note))
+    return rows
+
+
+def _batching(_gpus: Mapping[str, Peaks]) -> list[Figure]:
+    share = 100 * static_batches([200, 100, 30, 80], 4).utilisation
+    return [Figure("batching", "% of slots used by outputs of 200, 100, 30, 80", 52, share, 2, "kernelroof batching")]
+
+
+def _cache(_gpus: Mapping[str, Peaks]) -> list[Figure]:
+    llama, llama3, qwen = (_spec(n) for n in ("llama-2-7b", "llama-3-8b", "qwen2.5-7b"))
+
+    def per_token(spec: ModelSpec) -> float:
+        return float(costs(spec, make_workload(spec)).kv_bytes_per_token)
+
+    command = "kernelroof memory llama-2-7b"
+    load = make_workload(llama3, prompt=1024, output=256)
+    one, many = (cache_outgrows_weights(llama3, load._replace(batch=b)) or 0 for b in (1, 32))
+    return [
+        Figure("cache", "GB of Llama-2-7B at 32,768 tokens", 8, per_token(llama) * 32768 / 1e9, 0, command),
+        Figure(
+            "cache", "Llama-2-7B over Qwen2.5-7B, per token", 4, per_token(llama) / per_token(qwen), 2,
+            "kernelroof memory qwen2.5-7b", "7 times fewer KV heads, and 28 layers instead of 32",
+        ),
+        Figure("cache", "tokens at which Llama-3-8B's passes its weights, batch 1", 8192, one, 0, command,
+               "the question suggests that 8,192 tokens suffice"),
+        Figure("cache", "the same, batch 32", 3830, many, 0, "kernelroof memory llama-3-8b --batch 32"),
+    ]  # fmt: skip
+
+
+def _speeds(gpus: Mapping[str, Peaks]) -> list[Figure]:
+    """Decode and prefill of named models, ideal."""
+    flop_s, byte_s, _memory = gpus["a100-80gb"]
+    spec = _spec("llama-3-8b")
+
+    def rate(batch: int) -> float:
+        load = make_workload(spec, batch=batch, prompt=1023, output=1)
+        return float(batch / ideal_times(costs(spec, load), flop_s, byte_s).first_step_s)
+
+    command = "kernelroof estimate llama-3-8b --gpu a100-80gb --prompt 1023 --batch "
+    cost = costs(spec, make_workload(spec, prompt=1024, output=256))
+    whole = cost.weight_bytes / byte_s
+    return [
+        Figure("speed", "tokens/s of Llama-3-8B on A100, batch 1, ideal", 35, rate(1), 0, command + "1",
+               "7.4 ms of weights and cache; 127 if the embedding table is read too"),
+        Figure("speed", "tokens/s with all 16.06 GB read per token", 127, 1 / whole, 0,
+               command + "1 --embedding streamed"),
+        Figure("speed", "tokens/s, batch 32, ideal", 400, rate(32), 0, command + "32"),
+        Figure("speed", "billions that multiply, by the 2N rule of 8.03", 8.03, cost.matmul_parameters / 1e9, 3,
+               "kernelroof estimate llama-3-8b --json", "the embedding table is looked up, not multiplied"),
+    ]  # fmt: skip
+
+
+def _chunks(gpus: Mapping[str, Peaks]) -> list[Figure]:
+    flop_s, byte_s, _memory = gpus["h100-sxm"]
+    spec = _spec("llama-3-8b")
+    load = make_workload(spec)
+    model = coefficients(spec, precision_of(spec, load))
+
+    def stall(chunk: int) -> float:
+        found = chunked_prefill(model, prompt=8192, chunk=chunk, running=32, context=1024, flop_s=flop_s, byte_s=byte_s)
+        return 1e3 * found.longest_stall_s
+
+    note = "the text names no model and GPU; of Llama-3-8B on one H100, ideal"
+    command = "kernelroof batching llama-3-8b --gpu h100-sxm --slots 32 --long-prompt 8192"
+    return [
+        Figure("batching", "ms that a prompt of 8,192 tokens stalls others", 50, stall(8192), 0, command, note),
+        Figure("batching", "ms, in chunks of 512", 3, stall(512), 0, command, note),
+    ]
+
+
+def _spec(name: str) -> ModelSpec:
+    return read_spec(load_config(name), name)
+
+
+_Part = Callable[[Mapping[str, Peaks]], list[Figure]]
+_PARTS: tuple[_Part, ...] = (_precisions, _tiers, _sheets, _ridges, _intensities, _batching, _chunks, _cache, _speeds)

@@ -1,0 +1,36 @@
+"""`kernelroof textbook`: figures that texts on inference quote, recomputed."""
+
+from __future__ import annotations
+
+import argparse
+
+from kernelroof.models.textbook import GPUS, Figure, figures
+from kernelroof.roofline.gpus import find_gpu, peak_for
+from kernelroof.roofline.text_table import text_table
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print every figure with ours beside it, or a JSON array."""
+    gpus = {key: find_gpu(key) for key in GPUS}
+    found = figures({key: (peak_for(g, "float16"), g.byte_s, g.memory_bytes) for key, g in gpus.items()})
+    if args.json:
+        import json
+
+        print(json.dumps([{**f._asdict(), "right": f.right} for f in found], indent=2))
+        return 0
+    for topic in dict.fromkeys(f.topic for f in found):
+        rows = [f for f in found if f.topic == topic]
+        table = [[f.what, f"{f.quoted:,g}", _ours(f), "" if f.right else "WRONG"] for f in rows]
+        print(text_table([topic, "quoted", "ours", ""], table, left=(0, 3)))
+        for f in rows:
+            if f.note and not f.right:
+                print(f"  {f.what}: {f.note}")
+        print(f"  by: {'; '.join(dict.fromkeys(f.command for f in rows))}\n")
+    wrong = sum(not f.right for f in found)
+    print(f"{len(found)} figures, {wrong} of them wrong. GB = 10^9 B, FMA = 2 FLOP, dense peaks, ideal times.")
+    return 0
+
+
+def _ours(figure: Figure) -> str:
+    digits = max(figure.digits, 0)
+    return f"{figure.ours:,.{digits + (0 if figure.right else 1)}f}"

@@ -1,0 +1,65 @@
+"""Expected times of phases against sums over single kernels, and what is not known against null."""
+
+import pytest
+from kernelroof.models.efficiency import expected_attention, expected_gemm
+from kernelroof.models.expected import EAGER_LAUNCHES, expected_phase, launches_per_step
+from kernelroof.models.presets import load_config
+from kernelroof.models.record import estimate_record
+from kernelroof.models.spec import read_spec
+from kernelroof.models.workload import make_workload
+
+LLAMA = read_spec(load_config("llama-3-8b"), "llama-3-8b")
+H100 = {"flop_s": 989.4e12, "byte_s": 3350e9}
+MATRICES = [(4096, 4096), (1024, 4096), (1024, 4096), (4096, 4096), (14336, 4096), (14336, 4096), (4096, 14336)]
+
+
+@pytest.mark.parametrize(("phase", "rows"), [("prefill", 2 * 512), ("decode", 2)])
+def test_a_phase_is_the_sum_of_its_kernels(phase, rows):
+    load = make_workload(LLAMA, batch=2, prompt=512, output=4)
+    products = [expected_gemm("h100-sxm", "bfloat16", rows, n, k) for n, k in MATRICES]
+    queries, context = (512, 512) if phase == "prefill" else (1, 513)
+    core = expected_attention("h100-sxm", phase, 2, queries, context, 32, 8, 128, "bfloat16", "bfloat16")
+    head = expected_gemm("h100-sxm", "bfloat16", 2, 128256, 4096)
+    found = expected_phase(LLAMA, load, "h100-sxm", phase, **H100)
+    for field, value in (("seconds", found.seconds), ("low_s", found.low_s), ("high_s", found.high_s)):
+        layer = sum(getattr(p, field) for p in (*products, core))
+        assert value == pytest.approx(32 * layer + getattr(head, field))
+    assert found.low_s < found.seconds < found.high_s
+    assert found.ideal_s < found.seconds
+    assert (found.measured_share, found.reasons) == (1, ())
+
+
+def test_packed_weights_take_their_ideal_and_are_named():
+    load = make_workload(LLAMA, weights_dtype="int4")
+    found = expected_phase(LLAMA, load, "h100-sxm", "decode", **H100)
+    assert 0 < found.measured_share < 0.5
+    assert found.reasons == ("products with weights in int4 were not measured",)
+
+
+def test_an_unmeasured_gpu_has_the_ideal_only():
+    load = make_workload(LLAMA)
+    assert expected_phase(LLAMA, load, "l4", "decode", flop_s=121e12, byte_s=300e9) is None
+    record = estimate_record(LLAMA, load, device="L4", flop_s=121e12, byte_s=300e9, gpu_key="l4")
+    assert record["decode"]["expected_ms"] is None
+    assert record["expected"]["known"] is False
+    assert "l4" in record["expected"]["reason"]
+
+
+def test_the_record_holds_the_band():
+    record = estimate_record(LLAMA, make_workload(LLAMA), device="H100", gpu_key="h100-sxm", **H100)
+    decode = record["decode"]
+    assert decode["ideal_ms"] < decode["expected_low_ms"] < decode["expected_ms"] < decode["expected_high_ms"]
+    assert record["host"]["launches_per_step"] == launches_per_step(LLAMA) == 32 * 40 + 22
+
+
+def test_launches_are_those_that_are_traced():
+    from kernelroof.models.trace import trace
+
+    config = load_config("tiny-llama")
+    counts = []
+    for layers in (1, 3):
+        result = trace({**config, "num_hidden_layers": layers}, batch=1, prompt=16, output=1, dtype="bfloat16")
+        steps = [op for op in result.ops if op.phase == "decode"]
+        counts.append(sum(op.read_bytes + op.write_bytes > 0 for op in steps))
+    assert (counts[1] - counts[0]) / 2 == EAGER_LAUNCHES["layer"]
+    assert counts[0] == EAGER_LAUNCHES["layer"] + EAGER_LAUNCHES["besides"]
