@@ -44,7 +44,7 @@ def head_counts(layer: Layer) -> tuple[int, int]:
     fields = layer.fields
     prefix = _prefix(layer, "num_attention_heads")
     if fields.has("num_attention_heads_per_layer"):
-        heads = int(fields.per_layer("num_attention_heads_per_layer", layer.layers)[layer.index])
+        heads = int(fields.per_layer("num_attention_heads_per_layer", layer.layers)[layer.position])
     else:
         heads = fields.size(f"{prefix}num_attention_heads", "num_attention_heads")
     kv_field = f"{_prefix(layer, 'num_key_value_heads')}num_key_value_heads"
@@ -101,7 +101,7 @@ def _even(layer: Layer, head_dim: int) -> int:
 def _shares(layer: Layer) -> bool:
     """The last `num_kv_shared_layers` layers read the K and V of an earlier layer of their kind."""
     shared = layer.fields.count("num_kv_shared_layers", default=0)
-    return layer.index >= layer.layers - shared
+    return layer.position >= layer.layers - shared
 
 
 @_kind("heads")
@@ -189,14 +189,14 @@ def latent_attention(layer: Layer) -> Part:
     vectors = rank
     if fields.has("q_lora_rank"):
         q_rank = fields.size("q_lora_rank")
-        queries = (
+        queries: tuple[Linear, ...] = (
             Linear("self_attn.q_a_proj", hidden, q_rank, bias),
             Linear("self_attn.q_b_proj", q_rank, heads * head_dim),
         )
         vectors += q_rank
     else:
         queries = (Linear("self_attn.q_proj", hidden, heads * head_dim),)
-    linears = (
+    linears: tuple[Linear, ...] = (
         *queries,
         Linear("self_attn.kv_a_proj_with_mqa", hidden, rank + rope, bias),
         Linear("self_attn.kv_b_proj", rank, heads * (nope + value_dim), per="context" if layer.latent else "token"),
@@ -218,7 +218,7 @@ def _indexed(layer: Layer, part: Part, core: Attention) -> Part:
     """
     fields, hidden = layer.fields, layer.hidden
     masked = core._replace(masked=True)
-    if _indexer_types(layer)[layer.index] != "full":
+    if _indexer_types(layer)[layer.position] != "full":
         return part._replace(attention=masked)
     count, width = fields.size("index_n_heads"), fields.size("index_head_dim")
     linears = (

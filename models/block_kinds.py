@@ -14,7 +14,7 @@ from kernelroof.models.mlp_kinds import dense_part
 def block_part(layer: Layer) -> tuple[Part, str]:
     """The layer that block `index` describes, with its name: either half may be left out or be one matrix."""
     fields, hidden = layer.fields, layer.hidden
-    block = fields.per_layer("block_configs", layer.layers)[layer.index]
+    block = fields.per_layer("block_configs", layer.layers)[layer.position]
     mixer, wide = _half(layer, block, "attention"), _half(layer, block, "ffn")
     parts, label = [], "no attention"
     if mixer.get("replace_with_linear"):
@@ -35,7 +35,7 @@ def _half(layer: Layer, block: Any, name: str) -> Mapping[str, Any]:
     half = block.get(name) if isinstance(block, Mapping) else None
     if not isinstance(half, Mapping):
         raise ConfigError(
-            f"{layer.fields.name}: block_configs has no {name} for layer {layer.index}", "Correct it in the config."
+            f"{layer.fields.name}: block_configs has no {name} for layer {layer.position}", "Correct it in the config."
         )
     return half
 
@@ -45,7 +45,7 @@ def _attention(layer: Layer, half: Mapping[str, Any]) -> Part:
     heads, group = fields.size("num_attention_heads"), half.get("n_heads_in_group")
     if not isinstance(group, int) or group < 1 or heads % group:
         raise ConfigError(
-            f"{fields.name}: n_heads_in_group of layer {layer.index} is {group!r}, no divisor of "
+            f"{fields.name}: n_heads_in_group of layer {layer.position} is {group!r}, no divisor of "
             f"num_attention_heads {heads}",
             "Correct it in block_configs.",
         )
@@ -70,6 +70,6 @@ def _width(layer: Layer, half: Mapping[str, Any]) -> int:
         return int(half["intermediate_size"])
     if not isinstance(factor, (int, float)) or factor <= 0:
         raise ConfigError(
-            f"{layer.fields.name}: ffn_mult of layer {layer.index} is {factor!r}", "Correct it in block_configs."
+            f"{layer.fields.name}: ffn_mult of layer {layer.position} is {factor!r}", "Correct it in block_configs."
         )
     return -(-int(2 * factor * layer.hidden / 3) // 256) * 256

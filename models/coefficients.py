@@ -33,6 +33,8 @@ class WindowGroup(NamedTuple):
     """Heads: elements of the score matrices per query-key pair."""
     expanded: int
     """Elements per key that eager attention reads once K and V are expanded to all heads; 0 if that is not needed."""
+    remade: int
+    """Elements per key that are written and read again where K and V are made from a latent in every forward."""
     kept_bytes: int
     """What the cache grows by per token."""
     read_bytes: int
@@ -78,6 +80,10 @@ class Coefficients(NamedTuple):
     logit_bytes: int
     peak_heads: int
     """Most heads of a layer: eager attention's scores are alive for one layer at a time."""
+    peak_projected_bytes: int
+    """Queries and new keys and values of a layer, per token."""
+    peak_expanded_bytes: int
+    """Keys and values of a layer expanded to all heads, per key; 0 if that is not needed."""
     unit_bytes: int
     windows: tuple[WindowGroup, ...]
     """In order of their windows."""
@@ -129,7 +135,8 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         table_bytes=table_bytes,
         always_bytes=weight_bytes - table_bytes - unused - sum(e.experts * e.bytes_each for e in experts),
         token_flops=2 * sum(g.layers * li.run * li.elements for g, li in linears if li.per == "token")
-        + 2 * sum(li.elements for li in _outer(spec, "token")),
+        + 2 * sum(li.elements for li in _outer(spec, "token"))
+        + sum(g.layers * g.products for g in spec.groups),
         quantised=classes,
         quantised_flops=sum(flops for _, flops in classes),
         head_flops=2 * sum(li.elements for li in (spec.head, *_outer(spec, "logit"))),
@@ -141,6 +148,8 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         inner_bytes=max(g.inner for g in spec.groups) * unit,
         logit_bytes=spec.head.outputs * unit,
         peak_heads=max((g.attention.heads for g in spec.groups if g.attention), default=0),
+        peak_projected_bytes=max((_projected(g.attention) for g in spec.groups if g.attention), default=0) * unit,
+        peak_expanded_bytes=max((_expanded(g.attention) for g in spec.groups if g.attention), default=0) * unit,
         unit_bytes=unit,
         windows=_windows(spec, precision),
         experts=experts,
@@ -212,7 +221,7 @@ def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
             continue
         window = UNBOUNDED if core.window is None else core.window
         key = window, 1 - core.masked
-        sums = found.get(key, WindowGroup(*key, 0, 0, 0, 0, 0, 0))
+        sums = found.get(key, WindowGroup(*key, 0, 0, 0, 0, 0, 0, 0))
         n = group.layers
         pair_flops = 2 * core.heads * (core.head_dim + core.value_dim) + core.more_flops
         found[key] = WindowGroup(
@@ -221,6 +230,7 @@ def _windows(spec: ModelSpec, precision: Precision) -> tuple[WindowGroup, ...]:
             key_flops=sums.key_flops + n * 2 * sum(li.elements for li in group.linears if li.per == "context"),
             scores=sums.scores + n * core.heads,
             expanded=sums.expanded + n * _expanded(core),
+            remade=sums.remade + n * _remade(group, core),
             kept_bytes=sums.kept_bytes + n * cache_bytes(core, core.kept_width, precision.kv),
             read_bytes=sums.read_bytes + n * cache_bytes(core, core.read_width, precision.kv),
         )
@@ -234,5 +244,15 @@ def cache_bytes(core: Attention, width: int, kv: Format) -> int:
     return kv.matrix_bytes(width, 1) if width else 0
 
 
+def _projected(core: Attention) -> int:
+    """Elements per token of an attention's queries and of its new keys and values."""
+    return core.heads * core.head_dim + core.kept_width
+
+
 def _expanded(core: Attention) -> int:
     return core.heads * (core.head_dim + core.value_dim) if core.kv_heads < core.heads else 0
+
+
+def _remade(group: LayerGroup, core: Attention) -> int:
+    made = sum(li.outputs for li in group.linears if li.per == "context")
+    return made + core.heads * (core.head_dim + core.value_dim) if made else 0

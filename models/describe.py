@@ -65,6 +65,27 @@ def architecture(spec: ModelSpec) -> str:
     return "; ".join(words)
 
 
+def conventions_of_kinds(spec: ModelSpec) -> dict[str, str]:
+    """Conventions that only models with experts, states or windows need."""
+    words = {}
+    if experts(spec, 1):
+        words["experts"] = (
+            "those that at least one token meets are read, as expected under uniform independent routing; one token "
+            "meets exactly its top-k"
+        )
+    if any(group.state for group in spec.groups):
+        words["states"] = (
+            "read and written once per step; recurrences count one pass over the state per token (decay, update, "
+            "read) and their convolution, not the chunked products of a kernel"
+        )
+    if any(group.attention and group.attention.window for group in spec.groups):
+        words["windows"] = (
+            "a prompt of a window or more is masked explicitly, so that all its pairs are computed; --mask causal "
+            "counts what the window leaves"
+        )
+    return words
+
+
 def tower_record(spec: ModelSpec, unit_bytes: int) -> dict[str, Any] | None:
     """What a wrapper holds beside the decoder; null sizes where its kind is not known, with the reason."""
     if spec.tower is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from kernelroof.models import flops, traffic
-from kernelroof.models.compat.values import list_as_index
+from kernelroof.models.compat.values import list_as_index, made_of_numbers
 from kernelroof.models.kinds import ROOT_MODULE, SAMPLE_MODULE
 from kernelroof.models.recorder import Recorder
 from torch.overrides import TorchFunctionMode
@@ -165,6 +165,8 @@ class _Attention(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.tensor:
+            return made_of_numbers(*args, **kwargs)
         if func is Tensor.__getitem__:
             return func(args[0], list_as_index(args[1], args[0].device))
         if func is not torch.nn.functional.scaled_dot_product_attention:

@@ -173,9 +173,13 @@ def costs_of(
             size = size + distinct_experts(group.experts, group.used, tokens) * group.bytes_each
         return size
 
-    def eager_io(group: WindowGroup, pairs: Number, keys: Number) -> Number:
-        """Eager attention's products also write and read the scores, and read K and V expanded to all heads."""
-        return eager * unit * (2 * group.scores * pairs + group.expanded * keys)
+    def core_io(group: WindowGroup, pairs: Number, keys: Number) -> Number:
+        """What attention moves besides queries, results and the cache.
+
+        Eager attention's products also write and read the scores, and read K and V expanded to all heads;
+        those of a latent cache are written and read whole.
+        """
+        return unit * (eager * (2 * group.scores * pairs + group.expanded * keys) + group.remade * keys)
 
     stretches, began = [], 0
     kept = per_token = written = 0
@@ -198,7 +202,7 @@ def costs_of(
         pairs = batch * (skips * hidden + (1 - skips) * prompt * keys)
         pair_flops = pair_flops + group.pair_flops * pairs + group.key_flops * batch * keys
         prefill_kv = prefill_kv + batch * keys * group.read_bytes
-        prefill_io = prefill_io + eager_io(group, batch * prompt * keys, batch * keys)
+        prefill_io = prefill_io + core_io(group, batch * prompt * keys, batch * keys)
         # Decode. Step k (from 0) sees min(prompt + k + 1, window) keys, under a static cache all that it holds.
         rising = minimum(maximum(window - prompt, 0), output)
         held = minimum(window, capacity)
@@ -208,8 +212,8 @@ def costs_of(
         flops_each, read_each = (group.pair_flops + group.key_flops) * batch, group.read_bytes * batch
         first_flops, all_flops = first_flops + flops_each * seen, all_flops + flops_each * all_seen
         first_kv, all_kv = first_kv + read_each * seen, all_kv + read_each * all_seen
-        first_io = first_io + eager_io(group, batch * seen, batch * seen)
-        all_io = all_io + eager_io(group, batch * all_seen, batch * all_seen)
+        first_io = first_io + core_io(group, batch * seen, batch * seen)
+        all_io = all_io + core_io(group, batch * all_seen, batch * all_seen)
         copied_each = dynamic * 2 * batch * group.kept_bytes
         first_copies = first_copies + copied_each * (minimum(window, prompt + 1) - 1)
         all_copies = all_copies + copied_each * (risen - output)
@@ -258,8 +262,13 @@ def costs_of(
 
     kv_bytes = batch * kept + state
     # The widest moment: the layer's input, its residual and normed copies beside what is inside; or the
-    # logits; or eager attention's scores, which a 16-bit model also holds twice in 32 bits for softmax.
-    scores = eager * model.peak_heads * batch * prompt * keys * (8 + (unit < 4) * unit)
+    # logits; or eager attention's scores, which a 16-bit model also holds twice in 32 bits for softmax, with
+    # queries, new keys and values, and all of them expanded.
+    scores = eager * (
+        model.peak_heads * batch * prompt * keys * (8 + (unit < 4) * unit)
+        + tokens * model.peak_projected_bytes
+        + batch * keys * model.peak_expanded_bytes
+    )
     peak = maximum(
         tokens * 4 * model.hidden_bytes + maximum(tokens * model.inner_bytes, scores),
         tokens * 2 * model.hidden_bytes + logits * model.logit_bytes,

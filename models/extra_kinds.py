@@ -46,6 +46,7 @@ def _alternating_updates(layer: Layer) -> Part:
             Linear("laurel.linear_right", rank, hidden),
         ),
         vectors=3 * hidden,
+        products=2 * hidden * streams * streams,
     )
 
 
@@ -89,12 +90,12 @@ def _sandwich_norms(layer: Layer) -> Part:
 
 def _first_norm_missing(layer: Layer) -> Part:
     """ModernBERT: the norm of the embedding stands for that of the first attention."""
-    return Part(vectors=-layer.hidden if layer.index == 0 else 0)
+    return Part(vectors=-layer.hidden if layer.position == 0 else 0)
 
 
 def _last_bias_only(layer: Layer) -> Part:
     """GPT-NeoX Japanese: only the last layer's attention has a bias."""
-    return Part(vectors=layer.hidden if layer.index == layer.layers - 1 else 0)
+    return Part(vectors=layer.hidden if layer.position == layer.layers - 1 else 0)
 
 
 def _cross_attention(layer: Layer) -> Part:

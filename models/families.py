@@ -1,6 +1,6 @@
 """The table of model types: what their code fixes. Everything else is read from the config's fields.
 
-Sizes here were compared with the meta module of every row (`tests/models/test_architectures.py`).
+Sizes here were compared with the meta module of every row (`tests/models/test_families.py`).
 Defaults are those of the config classes of transformers 5.24, and only where a config may leave the
 field out.
 """
@@ -72,7 +72,7 @@ _GRANITE_SWA = Family(
 )
 _MAMBA = Family(
     state_kind="mamba",
-    mlp="none",
+    halves=True,
     norms=1,
     pattern=always("linear_attention"),
     aliases={"num_hidden_layers": "n_layer", "hidden_size": "d_model"},
@@ -217,6 +217,7 @@ FAMILIES: dict[str, Family] = {
         aliases={"num_attention_heads": "n_head", "num_hidden_layers": "n_layer", "hidden_size": "n_embed"},
         widen=4,
         extras=("embedding_norm",),
+        eager=True,
     ),
     "codegen": Family(
         False, False, True, fused_qkv=True, mlp="plain", norm=2, norms=1, head_bias=True, widen=4, aliases=_GPT
@@ -250,11 +251,7 @@ FAMILIES: dict[str, Family] = {
         norm=2,
     ),
     "gpt_neox_japanese": Family(
-        fused_qkv=True,
-        mlp="plain",
-        norm=2,
-        widen="intermediate_multiple_size",
-        extras=("last_bias_only",),
+        fused_qkv=True, mlp="plain", norm=2, widen="intermediate_multiple_size", extras=("last_bias_only",), eager=True
     ),
     "gpt_neo": Family(
         False,
@@ -267,6 +264,7 @@ FAMILIES: dict[str, Family] = {
         widen=4,
         pattern=always("full_attention"),
         aliases={"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"},
+        eager=True,
     ),
     "gptj": Family(False, False, True, mlp="plain", norm=2, norms=1, head_bias=True, widen=4, aliases=_GPT),
     "mpt": Family(
@@ -280,6 +278,7 @@ FAMILIES: dict[str, Family] = {
             "num_hidden_layers": "n_layers",
             "max_position_embeddings": "max_seq_len",
         },
+        eager=True,
     ),
     "opt": Family(
         "enable_bias",
@@ -316,6 +315,7 @@ FAMILIES: dict[str, Family] = {
             "num_hidden_layers": "num_layers",
             "intermediate_size": "ffn_dim",
         },
+        eager=True,
     ),
     # Decoders of encoder-decoders, which hold an attention over the encoder that a causal LM leaves idle
     "bart": _BART._replace(position_offset=2, extras=_NORMED),
@@ -323,10 +323,10 @@ FAMILIES: dict[str, Family] = {
     "blenderbot-small": _BART._replace(extras=_NORMED),
     "marian": _BART._replace(aliases={**_BART.aliases, "vocab_size": "decoder_vocab_size"}),
     "mbart": _BART._replace(position_offset=2, last_norm=True, extras=_NORMED),
-    "mvp": _BART._replace(position_offset=2, extras=_NORMED),
+    "mvp": _BART._replace(eager=True, position_offset=2, extras=_NORMED),
     "pegasus": _BART._replace(last_norm=True),
     "plbart": _BART._replace(position_offset=2, extras=_NORMED),
-    "trocr": _BART._replace(position_offset=2, extras=_NORMED),
+    "trocr": _BART._replace(eager=True, position_offset=2, extras=_NORMED),
     "whisper": _BART._replace(
         positions="max_target_positions",
         last_norm=True,
@@ -494,7 +494,7 @@ FAMILIES: dict[str, Family] = {
         pattern=chosen("attn_layer_indices", "linear_attention", "linear_attention"),
     ),
     "falcon_h1": Family("attention_bias", "attention_bias", "mlp_bias", pattern=always("hybrid")),
-    "falcon_mamba": _MAMBA,
+    "falcon_mamba": _MAMBA._replace(eager=True),
     "granitemoehybrid": Family("attention_bias", "attention_bias", pattern=always("linear_attention")),
     "jamba": Family(pattern=periodic, extras=("normed_scan",)),
     "kimi_linear": _DEEPSEEK._replace(pattern=listed, defaults=_FIRST_DENSE),
@@ -504,79 +504,21 @@ FAMILIES: dict[str, Family] = {
     ),
     "lfm2_moe": Family(qk_norm="head", pattern=listed),
     "lfm3": Family(qk_norm="head", pattern=listed, extras=("sandwich_norms",)),
-    "mamba": _MAMBA,
-    "mamba2": _MAMBA._replace(state_kind="mamba2"),
+    "mamba": _MAMBA._replace(eager=True),
+    "mamba2": _MAMBA._replace(eager=True, state_kind="mamba2"),
     "minimax": Family(state_kind="lightning", pattern=alternating("full_attention", "linear_attention")),
     "nemotron_h": Family(
-        "attention_bias", "attention_bias", "mlp_bias", mlp="plain", norms=1, router_bits=32, state_kind="mamba2"
+        "attention_bias",
+        "attention_bias",
+        "mlp_bias",
+        halves=True,
+        mlp="plain",
+        norms=1,
+        router_bits=32,
+        state_kind="mamba2",
     ),
     "olmo_hybrid": Family("attention_bias", "attention_bias", qk_norm="width", pattern=every(4, "linear_attention")),
     "qwen3_next": _DELTA_HYBRID._replace(shared_gate=True),
     "qwen3_5_text": _DELTA_HYBRID,
     "qwen3_5_moe_text": _DELTA_HYBRID._replace(shared_gate=True),
 }
-
-SAME_CODE = {
-    "kimi_k2": "deepseek_v3",
-    "gemma3_text_model": "gemma3_text",
-}
-"""Model types that published configs use for the code of another one."""
-
-WRAPPERS: dict[str, Mapping[str, Any]] = {
-    # The wrapper's forward makes a mask for blocks of image tokens, whether there are any or not.
-    "gemma4_unified": {"explicit_mask": True},
-}
-"""Outer model types whose forward runs the decoder otherwise than its own causal LM does."""
-
-_ENCODER = "an encoder, and its head and embeddings are no kind that is read here"
-_MIXED = "what its layers keep is no kind of cache that is read here"
-_STREAMS = "it mixes several residual streams by matrices that depend on the tokens"
-
-REFUSED: dict[str, str] = {
-    "axk2": "its norms hold matrices (gated_norm_rank)",
-    "bert-generation": _ENCODER,
-    "big_bird": _ENCODER,
-    "bigbird_pegasus": "block-sparse attention over the encoder, and a head that is not tied as its config says",
-    "blt": "it has three transformers, and the patches that they share depend on the bytes",
-    "cpmant": "its attention adds a learned bias of positions and segments to the prompt",
-    "ctrl": "its attention is not one of the kinds that are read here",
-    "deepseek_v4": _MIXED,
-    "doge": "its attention masks by a learned state",
-    "dory": _STREAMS,
-    "dots3_note_text": "latent attentions of different ranks",
-    "gemma4_assistant": "it drafts from another model's cache",
-    "gemma4_unified_assistant": "it drafts from another model's cache",
-    "git": "its image tower is part of the decoder",
-    "hrm_text": "it runs its layers several times per token",
-    "hy_v4": _STREAMS,
-    "inkling2_loop_text": _STREAMS,
-    "inkling2_text": _MIXED,
-    "inkling_text": _MIXED,
-    "jetmoe": "its query matrices are experts",
-    "longcat_flash": "some of its experts compute nothing, so that FLOPs depend on the tokens",
-    "megatron-bert": _ENCODER,
-    "minimax_m3_vl_text": _MIXED,
-    "mllama_text_model": "some of its layers attend to the image only",
-    "moshi": "it predicts several codebooks by a second transformer",
-    "musicgen": "it predicts several codebooks",
-    "musicgen_melody": "it predicts several codebooks",
-    "openai-gpt": "transformers runs it without a cache",
-    "prophetnet": "it predicts several tokens at once",
-    "qwen4_exp_text": _MIXED,
-    "recurrent_gemma": "it keeps its states in its modules, not in the cache",
-    "reformer": "its attention hashes tokens into buckets",
-    "rembert": _ENCODER,
-    "roberta-prelayernorm": _ENCODER,
-    "roc_bert": _ENCODER,
-    "roformer": _ENCODER,
-    "rwkv": _MIXED,
-    "xlm": _ENCODER,
-    "xlm-roberta-xl": _ENCODER,
-    "xlnet": "its attention is bidirectional over permutations",
-    "xlstm": _MIXED,
-    "xmod": _ENCODER,
-    "zamba": "its attention layers share weights",
-    "zamba2": "its attention layers share weights",
-    "zaya": _MIXED,
-}
-"""Model types that transformers 5.24 knows and the closed form refuses, with the reason."""

@@ -24,6 +24,7 @@ class Family(NamedTuple):
     dense_experts: transformers runs every expert on every token.
     widen: width of the dense feed-forward over the model's where the config does not give it: a number, or
         the field that holds it.
+    halves: a layer is an attention, a state or a feed-forward, never two of them.
     norm: parameters per element of a norm: 1 a scale, 2 also a bias, 0 none; a field decides between 1 and 2.
     norms: norms as wide as the model per layer, `last_norm` one after the last layer.
     extras: readers of `kernelroof.models.extra_kinds` that add what only this family has.
@@ -46,6 +47,7 @@ class Family(NamedTuple):
     fused_mlp: bool = False
     widen: int | str = 0
     mlp_vectors: int = 0
+    halves: bool = False
     norms: int = 2
     norm: int | str = 1
     last_norm: bool = True
@@ -79,7 +81,7 @@ class Layer(NamedTuple):
 
     fields: Fields
     family: Family
-    index: int
+    position: int
     kind: str
     layers: int
     latent: bool

@@ -5,7 +5,10 @@ a sine or an exponential is one, as an addition is. Reductions count one per inp
 casting and creating data, and arithmetic on integers and booleans, count none.
 
 Matrix products and attention are exact and are what `torch.utils.flop_counter` counts; element-wise
-work, which it leaves out, has its own kind so that totals can be compared.
+work, which it leaves out, has its own kind so that totals can be compared. Products of activations outside
+softmax attention (scans of linear attention and state spaces, scores of indexers) are "scan": they grow in other
+ways than weights and attention, whose closed forms are compared without them. Attention that runs eagerly is
+taken apart into products that are "matmul".
 """
 
 from __future__ import annotations

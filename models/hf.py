@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import torch
 import transformers
-from kernelroof.models.compat import caches
+from kernelroof.models.compat import build, caches, inputs
 from kernelroof.models.compat.values import Values
 from kernelroof.models.errors import ConfigError, DriverError, KernelroofError, UsageError
 
@@ -133,8 +133,8 @@ def build_model(
             else:
                 # On meta integer buffers (positions, tables) keep their values, for those who ask in the forward.
                 with Values() if device == "meta" else nullcontext(), torch.device(device):
-                    model = _from_config(cfg, options)
-                _unify(model, getattr(torch, dtype), device)
+                    model = build.from_config(cfg, options)
+                build.unify(model, getattr(torch, dtype), device)
     except KernelroofError:
         raise
     except Exception as error:
@@ -153,44 +153,8 @@ def default_attention(config: dict[str, Any]) -> str:
     Raises:
         ConfigError: see `config_object`.
     """
-    kind = _causal_class(config_object(config))
+    kind = build.causal_class(config_object(config))
     return "sdpa" if kind is None or getattr(kind, "_supports_sdpa", True) else "eager"
-
-
-def _causal_class(cfg: Any) -> Any:
-    """The class that AutoModelForCausalLM builds for a config object, or None if it has none."""
-    mapping = transformers.AutoModelForCausalLM._model_mapping
-    found = mapping.get(type(cfg), None)
-    return found[0] if isinstance(found, tuple) else found
-
-
-def _from_config(cfg: Any, options: dict[str, Any]) -> Any:
-    """The causal LM with random weights, from the part of a composite config that it is made of."""
-    kind = _causal_class(cfg)
-    wanted = getattr(kind, "config_class", None)
-    for name, part in getattr(type(cfg), "sub_configs", {}).items():
-        # transformers itself finds the part where it is called text_config; Musicgen's is its decoder.
-        if name != "text_config" and part is wanted is not None and not isinstance(cfg, wanted):
-            return kind._from_config(getattr(cfg, name), **options)
-    return transformers.AutoModelForCausalLM.from_config(cfg, trust_remote_code=False, **options)
-
-
-def _unify(model: torch.nn.Module, dtype: torch.dtype, device: str) -> None:
-    """Cast and move parameters that a model makes in a dtype or on a device of its own, as loading a checkpoint does.
-
-    What the model keeps in 32 bits on purpose stays so.
-    """
-    kept = set(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
-    if dtype == torch.float16:
-        kept |= set(getattr(model, "_keep_in_fp32_modules", None) or ())
-    made: dict[int, torch.nn.Parameter] = {}
-    for path, module in model.named_modules():
-        for name, old in list(module.named_parameters(recurse=False)):
-            cast = old.is_floating_point() and not any(k in f"{path}.{name}" for k in kept)
-            new = old.data.to(device=device if old.device.type != torch.device(device).type else None)
-            new = new.to(dtype) if cast else new
-            if new is not old.data and (new.dtype, new.device) != (old.dtype, old.device):
-                setattr(module, name, made.setdefault(id(old), torch.nn.Parameter(new, old.requires_grad)))
 
 
 def _check_loaded(info: dict[str, Any], weights: str) -> None:
@@ -223,7 +187,8 @@ def make_cache(kind: str, model: torch.nn.Module, *, max_length: int, batch: int
                 "Choose the dynamic cache, which stands for the model's own.",
             )
         return special
-    config = model.config.get_text_config(decoder=True)
+    whole: Any = model.config
+    config = whole.get_text_config(decoder=True)
     where = next(model.parameters())
     try:
         # The device block puts a static cache's counters where the model is; without it they start on
@@ -297,15 +262,6 @@ def choose_token(logits: torch.Tensor) -> torch.Tensor:
     return logits[:, -1:].argmax(dim=-1)
 
 
-def input_rows(model: torch.nn.Module, batch: int) -> int:
-    """Rows of input_ids for so many sequences: one each, or one for each codebook where a model has several."""
-    return batch * int(getattr(model.config, "num_codebooks", None) or 1) if _takes_codebook_rows(model) else batch
-
-
-def _takes_codebook_rows(model: torch.nn.Module) -> bool:
-    return type(model).__name__ in ("MusicgenForCausalLM", "MusicgenMelodyForCausalLM")
-
-
 def run_prefill(model: torch.nn.Module, cache: Any, input_ids: torch.Tensor, *, last_only: bool) -> torch.Tensor:
     """Logits [batch, 1 or prompt, vocabulary] of the prompt [batch, prompt]; fills the empty cache.
 
@@ -323,7 +279,7 @@ def _forward(model: torch.nn.Module, cache: Any, input_ids: torch.Tensor, *, las
     kwargs = forward_kwargs(model, cache, last_only=last_only)
     # no_grad, not inference_mode: in inference mode a dispatch mode is handed linear and matmul whole.
     with torch.no_grad():
-        if "cache_position" in _forward_parameters(model) and not isinstance(cache, (caches.OwnCache, caches.NoCache)):
+        if "cache_position" in _forward_parameters(model):
             # Before 5.x a static cache is asked for its length by looking at its values, which the
             # meta device has not; so the position is kept on the cache and handed over.
             seen = getattr(cache, "kernelroof_tokens", 0)
@@ -331,9 +287,8 @@ def _forward(model: torch.nn.Module, cache: Any, input_ids: torch.Tensor, *, las
             kwargs["cache_position"] = torch.arange(seen, seen + input_ids.shape[1], device=input_ids.device)
         if isinstance(cache, caches.NoCache):
             input_ids = cache.extend(input_ids)
-        elif caches.cuts_tokens_itself(model):
-            earlier = getattr(cache, "kernelroof_ids", None)
-            input_ids = cache.kernelroof_ids = input_ids if earlier is None else torch.cat([earlier, input_ids], dim=1)
+        elif inputs.cuts_tokens_itself(model):
+            input_ids = inputs.all_tokens(cache, input_ids)
         result = model(input_ids=input_ids, **kwargs)
         if isinstance(cache, caches.OwnCache):
             cache.keep(result)
@@ -395,4 +350,6 @@ def _remedy(error: Exception, attn: str) -> str:
         return "Choose a smaller model or dtype, or a GPU with more memory."
     if attn == "flash_attention_2" and "flash" in str(error).lower():
         return "Install the flash-attn package, or use --attn sdpa."
+    if attn == "sdpa" and "scaled_dot_product_attention" in str(error):
+        return "Use --attn eager."
     return ""

@@ -88,6 +88,7 @@ class Part(NamedTuple):
     attention: Attention | None = None
     state: State | None = None
     inner: int = 0
+    products: int = 0
 
 
 class LayerGroup(NamedTuple):
@@ -103,6 +104,8 @@ class LayerGroup(NamedTuple):
     """Elements per token that are alive at the widest moment inside the layer, its input and residual apart."""
     wide_vectors: int = 0
     """Small parameters that the model's code holds in float32 whatever the run's format."""
+    products: int = 0
+    """FLOP per token of products between activations, attention and recurrences apart."""
     label: str = ""
     """What kind of layers these are, in words."""
 
@@ -137,4 +140,5 @@ def join(*parts: Part) -> Part:
         attention=next((p.attention for p in parts if p.attention), None),
         state=next((p.state for p in parts if p.state), None),
         inner=max((p.inner for p in parts), default=0),
+        products=sum(p.products for p in parts),
     )

@@ -199,7 +199,7 @@ def _formats(
 
 def _weights(spec: ModelSpec, workload: Workload, device: Device, _before: State, _assumed: Assumed) -> list[Lever]:
     note = "a gain in prefill only where the GPU has a peak for it; check accuracy"
-    return _formats(spec, workload, device, "weights_dtype", "weight quantisation", ("fp8", "int4"), note)
+    return _formats(spec, workload, device, "weights_dtype", "weight quantisation", ("fp8", "int4-g128"), note)
 
 
 def _kv(spec: ModelSpec, workload: Workload, device: Device, _before: State, _assumed: Assumed) -> list[Lever]:

@@ -19,14 +19,12 @@ _SHARED_WIDTH = (
 
 def feed_forward(layer: Layer) -> Part:
     """The feed-forward of a layer: experts where its position says so."""
-    if layer.family.mlp == "none":
-        return Part()
     return routed_part(layer) if is_routed(layer) else dense_part(layer)
 
 
 def is_routed(layer: Layer) -> bool:
     """Whether this layer has experts, by whichever of the known fields the config has."""
-    fields, i = layer.fields, layer.index
+    fields, i = layer.fields, layer.position
     if layer.kind in ("mlp", "moe"):
         return layer.kind == "moe"
     if layer.family.mlp == "beside_experts" or fields.either(*_EXPERTS, default=0) == 0:
@@ -87,14 +85,14 @@ def _dense_width(layer: Layer) -> int:
     widen = layer.family.widen
     ratio = widen if isinstance(widen, int) else fields.size(widen)
     if isinstance(fields.get("intermediate_size"), list):
-        return int(fields.per_layer("intermediate_size", layer.layers)[layer.index])
+        return int(fields.per_layer("intermediate_size", layer.layers)[layer.position])
     wide = fields.size(
         "dense_intermediate_size",
         "intermediate_size_mlp",
         "intermediate_size",
         default=ratio * layer.hidden if ratio else None,
     )
-    shared = layer.index >= layer.layers - fields.count("num_kv_shared_layers", default=0)
+    shared = layer.position >= layer.layers - fields.count("num_kv_shared_layers", default=0)
     return wide * (2 if shared and fields.flag("use_double_wide_mlp") else 1)
 
 

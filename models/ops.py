@@ -29,7 +29,7 @@ class TracedOp(NamedTuple):
     flops_full: int
     """FLOPs with the mask taken as full."""
     flops_kind: str
-    """"matmul", "attention", "elementwise" or "none"."""
+    """"matmul", "attention", "scan", "elementwise" or "none"; see `kernelroof.models.flops`."""
     weight_bytes: int
     """Read from parameters and buffers."""
     act_read_bytes: int

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernelroof.models.describe import architecture, experts, kv_without_windows, layers_by_kind, tower_record
+from kernelroof.models.describe import (
+    architecture,
+    conventions_of_kinds,
+    experts,
+    kv_without_windows,
+    layers_by_kind,
+    tower_record,
+)
 from kernelroof.models.dtypes import BITS
 from kernelroof.models.estimate import Costs, PhaseCost, compute_time, costs, ideal_times, quantised_peak
 from kernelroof.models.spec import ModelSpec
@@ -63,7 +70,10 @@ def estimate_record(
             "origin": origin,
             "quantised_peaks": peaks,
         },
-        "conventions": conventions(spec, workload, cost.quantised, flop_s, peaks),
+        "conventions": {
+            **conventions(spec, workload, cost.quantised, flop_s, peaks),
+            **conventions_of_kinds(spec),
+        },
         "weight_bytes": cost.weight_bytes,
         "kv_bytes_per_token": cost.kv_bytes_per_token,
         "state_bytes_per_sequence": cost.state_bytes_per_sequence,

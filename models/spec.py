@@ -14,18 +14,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kernelroof.models import installed
-from kernelroof.models.attention_kinds import attention_part
-from kernelroof.models.block_kinds import block_part
 from kernelroof.models.errors import ConfigError, NoClosedFormError
-from kernelroof.models.extra_kinds import extra_parts, outside
-from kernelroof.models.families import FAMILIES, REFUSED, SAME_CODE, WRAPPERS
-from kernelroof.models.family import Family, Layer
+from kernelroof.models.extra_kinds import outside
+from kernelroof.models.families import FAMILIES
+from kernelroof.models.family import Family
 from kernelroof.models.fields import Fields
-from kernelroof.models.layer_types import layer_count, layer_types
-from kernelroof.models.layers import Attention, LayerGroup, Linear, Part, join
-from kernelroof.models.mlp_kinds import feed_forward
+from kernelroof.models.layer_reader import layer_groups, norm_elements
+from kernelroof.models.layer_types import layer_count
+from kernelroof.models.layers import Attention, LayerGroup, Linear
+from kernelroof.models.model_types import REFUSED, SAME_CODE, WRAPPERS
 from kernelroof.models.quantised import Quantised, quantised
-from kernelroof.models.state_kinds import state_part
 from kernelroof.models.towers import Tower, read_tower
 from kernelroof.models.unknown import generic_family
 
@@ -134,6 +132,8 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
         raise ConfigError(f"{name}: the config is not a JSON object", "Give the config.json of a Hugging Face model.")
     text = text_config(config)
     model_type = text.get("model_type")
+    if config.get("model_type") in REFUSED:
+        model_type = config["model_type"]
     family, notes = _family(text, model_type, name)
     if text is not config and str(config.get("model_type")) in WRAPPERS:
         family = family._replace(**WRAPPERS[str(config.get("model_type"))])
@@ -151,15 +151,15 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
         version = None
     if has_latent:
         notes = (*notes, installed.latent_note(latent, version))
-    if family.eager:
-        notes = (*notes, "transformers runs this model with eager attention only: --attn eager is what really runs")
     if family.dense_experts:
         notes = (*notes, "transformers multiplies every token by every expert of this model, and counts so here")
     layers = layer_count(fields)
     hidden, vocab = fields.size("hidden_size"), fields.size("vocab_size")
-    groups = _groups(fields, family, layers, latent)
+    groups = layer_groups(fields, family, layers, latent)
+    if family.eager and any(g.attention for g in groups):
+        notes = (*notes, "transformers runs this model with eager attention only: --attn eager is what really runs")
     rest = outside(fields, layers, family)
-    norm = _norm(fields, family)
+    norm = norm_elements(fields, family)
     width = fields.size("word_embed_proj_dim", "embedding_size", default=hidden)
     positions = fields.size(family.positions) + family.position_offset if family.positions else 0
     return ModelSpec(
@@ -212,74 +212,6 @@ def _all_defaults() -> dict[str, dict[str, Any]]:
 def defaults_of(model_type: Any) -> Mapping[str, Any]:
     """What transformers 5.24 puts where a config of a known type leaves a field out (`scripts/config_defaults.py`)."""
     return _all_defaults().get(SAME_CODE.get(model_type, model_type), {})
-
-
-def _norm(fields: Fields, family: Family) -> int:
-    """Parameters per element of a norm."""
-    if isinstance(family.norm, int):
-        return family.norm
-    return 1 + fields.rule(family.norm)
-
-
-def _groups(fields: Fields, family: Family, layers: int, latent: bool) -> tuple[LayerGroup, ...]:
-    """All layers, those that are alike together, in the order in which they first appear."""
-    kinds = layer_types(fields, layers, family.pattern)
-    found: dict[tuple[Part, str], list[int]] = {}
-    known: dict[tuple[Any, ...], tuple[Part, str]] = {}
-    for index, kind in enumerate(kinds):
-        layer = Layer(fields.of_layer(index), family, index, kind, layers, latent)
-        part = _layer_part(layer)
-        part = known.setdefault(part, part)
-        found.setdefault(part, []).append(index)
-    return tuple(
-        LayerGroup(
-            indices=tuple(indices),
-            linears=part.linears,
-            vectors=part.vectors,
-            attention=part.attention,
-            state=part.state,
-            inner=part.inner,
-            wide_vectors=part.wide_vectors,
-            label=label,
-        )
-        for (part, label), indices in found.items()
-    )
-
-
-_LABELS = {
-    "full_attention": "full attention",
-    "sliding_attention": "sliding attention",
-    "chunked_attention": "chunked attention",
-    "indexed_attention": "indexed attention",
-    "linear_attention": "linear attention",
-    "conv": "short convolution",
-    "hybrid": "state and attention side by side",
-    "mlp": "feed-forward alone",
-    "moe": "experts alone",
-}
-
-
-def _layer_part(layer: Layer) -> tuple[Part, str]:
-    """All of one layer, with a name for its kind."""
-    if layer.fields.has("block_configs"):
-        return block_part(layer)
-    norms = Part(vectors=layer.family.norms * _norm(layer.fields, layer.family) * layer.hidden)
-    if layer.kind in ("mlp", "moe"):
-        return join(norms, feed_forward(layer)), _LABELS[layer.kind]
-    parts = [norms]
-    if layer.kind in ("linear_attention", "conv", "hybrid"):
-        parts.append(state_part(layer))
-    if layer.kind not in ("linear_attention", "conv"):
-        parts.append(attention_part(layer))
-    alone = layer.family.mlp == "none" or layer.fields.has("hybrid_override_pattern") or _single(layer)
-    if not alone:
-        parts.append(feed_forward(layer))
-    return join(*parts, *extra_parts(layer)), _LABELS[layer.kind]
-
-
-def _single(layer: Layer) -> bool:
-    """Whether layers are a mixer or a feed-forward, never both (Nemotron-H)."""
-    return layer.family.norms == 1 and layer.family.mlp == "plain" and layer.fields.has("ssm_state_size")
 
 
 def _max_positions(fields: Fields, family: Family, groups: tuple[LayerGroup, ...]) -> int | None:

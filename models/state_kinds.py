@@ -48,7 +48,7 @@ def state_part(layer: Layer) -> Part:
         kind = next((k for f, k in signs if fields.has(f)), "")
     if not kind:
         raise ConfigError(
-            f"{fields.name}: layer {layer.index} is a {layer.kind} layer, and no field of the config says how large "
+            f"{fields.name}: layer {layer.position} is a {layer.kind} layer, and no field of the config says how large "
             "its state is (linear_num_value_heads, mamba_num_heads, mamba_dt_rank, …)",
             "Give the model's own config.json.",
         )

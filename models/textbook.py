@@ -13,6 +13,7 @@ from kernelroof.models.capacity import cache_outgrows_weights, parameters_that_f
 from kernelroof.models.chunked import chunked_prefill
 from kernelroof.models.coefficients import coefficients
 from kernelroof.models.estimate import costs, ideal_times
+from kernelroof.models.formats import weight_format
 from kernelroof.models.offload import TIERS
 from kernelroof.models.presets import load_config
 from kernelroof.models.spec import ModelSpec, read_spec
@@ -128,6 +129,20 @@ def _intensities(gpus: Mapping[str, Peaks]) -> list[Figure]:
     return rows
 
 
+def _compression(_gpus: Mapping[str, Peaks]) -> list[Figure]:
+    """How much smaller a matrix of 4096 x 4096 is than in 16 bit, scales and zero points counted."""
+    quoted = (("gptq-int4-g128", 4), ("gptq-int3-g128", 5), ("awq", 4), ("q4_k_m", 3), ("fp8", 2), ("w8a8", 2))
+    return [
+        Figure("formats", f"times smaller than 16 bit, {name}", value, _smaller(name), 0,
+               f"kernelroof estimate llama-3-8b --weights-dtype {name}")
+        for name, value in quoted
+    ]  # fmt: skip
+
+
+def _smaller(name: str) -> float:
+    return 2 * 4096 * 4096 / weight_format(name).matrix_bytes(4096, 4096)
+
+
 def _batching(_gpus: Mapping[str, Peaks]) -> list[Figure]:
     share = 100 * static_batches([200, 100, 30, 80], 4).utilisation
     return [Figure("batching", "% of slots used by outputs of 200, 100, 30, 80", 52, share, 2, "kernelroof batching")]
@@ -200,4 +215,15 @@ def _spec(name: str) -> ModelSpec:
 
 
 _Part = Callable[[Mapping[str, Peaks]], list[Figure]]
-_PARTS: tuple[_Part, ...] = (_precisions, _tiers, _sheets, _ridges, _intensities, _batching, _chunks, _cache, _speeds)
+_PARTS: tuple[_Part, ...] = (
+    _precisions,
+    _tiers,
+    _sheets,
+    _ridges,
+    _intensities,
+    _compression,
+    _batching,
+    _chunks,
+    _cache,
+    _speeds,
+)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from kernelroof.models import dispatch, hf, linear
+from kernelroof.models.compat.inputs import input_rows
 from kernelroof.models.compat.values import Values
 from kernelroof.models.errors import DriverError, KernelroofError, UsageError
 from kernelroof.models.ops import ModuleIO, OpRow, TracedOp, summarise_ops
@@ -36,6 +37,8 @@ class Trace(NamedTuple):
     attn: str
     head: str
     """Positions that the head ran on in prefill: "last" or "all"."""
+    idle: Mapping[str, int]
+    """Parameters that no traced op touched, with their sizes: towers beside the language model, cross-attention."""
 
 
 class _Job(NamedTuple):
@@ -59,6 +62,8 @@ class _Forward(NamedTuple):
     """Tokens in the cache after it."""
     cache_bytes: int | None
     """Size of the cache's tensors after it; None if it was interpolated."""
+    touched: frozenset[int] = frozenset()
+    """Ids of the storages that its ops and modules handled; empty if it was interpolated."""
 
 
 def trace(
@@ -109,6 +114,7 @@ def trace(
             "Its closed-form estimate, if there is one, needs no tracing.",
         ) from error
     parameters = list(model.parameters())
+    touched = frozenset[int]().union(*(f.touched for f in forwards))
     return Trace(
         ops=tuple(op for f in forwards for op in f.ops),
         module_io={(io.phase, io.step, io.module): io for f in forwards for io in f.io},
@@ -118,6 +124,7 @@ def trace(
         cache_kind=cache,
         attn=attn,
         head="last" if last_only else "all",
+        idle={n: p.numel() for n, p in model.named_parameters() if p.untyped_storage()._cdata not in touched},
     )
 
 
@@ -198,8 +205,8 @@ def _recorded(job: _Job, cache: Any, input_ids: torch.Tensor, phase: str, step: 
         with dispatch.sampling(recorder):
             token = hf.choose_token(logits)
     tokens = job.prompt + (step + 1 if phase == "decode" else 0)
-    forward = _Forward(recorder.ops(phase, step), recorder.module_io(phase, step), tokens, _cache_bytes(cache))
-    return forward, token
+    ops, io, touched = recorder.ops(phase, step), recorder.module_io(phase, step), frozenset(recorder.storages)
+    return _Forward(ops, io, tokens, _cache_bytes(cache), touched), token
 
 
 def _final_cache_bytes(job: _Job, last: _Forward) -> int:
@@ -221,4 +228,4 @@ def _new_cache(job: _Job) -> Any:
 
 
 def _tokens(job: _Job, length: int) -> torch.Tensor:
-    return torch.zeros((hf.input_rows(job.model, job.batch), length), dtype=torch.int64, device="meta")
+    return torch.zeros((input_rows(job.model, job.batch), length), dtype=torch.int64, device="meta")

@@ -20,6 +20,7 @@ _EPILOG = """examples:
   kernelroof profile tiny-llama                        run it here, every op on a measured roofline
   kernelroof models                                    the presets
   kernelroof gpus                                      the GPU table and where its figures come from
+  kernelroof architectures --only 'qwen*'              which causal LMs of transformers are traced and agree
 
 `kernelroof COMMAND --help` shows a command's options."""
 

@@ -54,9 +54,10 @@ def check(spec: DriverSpec) -> int:
             checkpoint, a model that transformers can't build, or too little memory.
         UsageError, ConfigError: see `kernelroof.models.hf.build_model`.
     """
+    from kernelroof.models.compat.build import causal_config
     from kernelroof.models.hf import config_object
 
-    text = config_object(spec.config).get_text_config()
+    text = causal_config(config_object(spec.config)).get_text_config(decoder=True)
     check_spec(spec, getattr(text, "max_position_embeddings", None))
     check_memory(spec)
     return int(text.vocab_size)
@@ -70,6 +71,7 @@ def prepare(spec: DriverSpec) -> Session:
         UsageError, ConfigError: see `kernelroof.models.hf.build_model`.
     """
     import torch
+    from kernelroof.models.compat.inputs import input_rows
     from kernelroof.models.hf import build_model
 
     vocabulary = check(spec)
@@ -87,7 +89,7 @@ def prepare(spec: DriverSpec) -> Session:
     if spec.device.startswith("cuda"):
         check_on_gpu(model)
     draw = torch.Generator().manual_seed(spec.seed)
-    ids = torch.randint(vocabulary, (spec.batch, spec.prompt), generator=draw)
+    ids = torch.randint(vocabulary, (input_rows(model, spec.batch), spec.prompt), generator=draw)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     return Session(spec, model, ids.to(spec.device), size)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from kernelroof.models.textbook import GPUS, Figure, figures
+from kernelroof.models.textbook import GPUS, figures
 from kernelroof.roofline.gpus import find_gpu, peak_for
 from kernelroof.roofline.text_table import text_table
+from kernelroof.roofline.units import fixed
 
 
 def run(args: argparse.Namespace) -> int:
@@ -20,17 +21,12 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for topic in dict.fromkeys(f.topic for f in found):
         rows = [f for f in found if f.topic == topic]
-        table = [[f.what, f"{f.quoted:,g}", _ours(f), "" if f.right else "WRONG"] for f in rows]
+        table = [[f.what, f"{f.quoted:,g}", fixed(f.ours), "" if f.right else "WRONG"] for f in rows]
         print(text_table([topic, "quoted", "ours", ""], table, left=(0, 3)))
         for f in rows:
             if f.note and not f.right:
                 print(f"  {f.what}: {f.note}")
-        print(f"  by: {'; '.join(dict.fromkeys(f.command for f in rows))}\n")
+        print(f"  by, for example: {rows[0].command}\n")
     wrong = sum(not f.right for f in found)
     print(f"{len(found)} figures, {wrong} of them wrong. GB = 10^9 B, FMA = 2 FLOP, dense peaks, ideal times.")
     return 0
-
-
-def _ours(figure: Figure) -> str:
-    digits = max(figure.digits, 0)
-    return f"{figure.ours:,.{digits + (0 if figure.right else 1)}f}"

@@ -45,6 +45,17 @@ COMPLETIONS: dict[str, Completion] = {
         {"n_routed_experts": 128, "n_shared_experts": 2, "num_experts_per_tok": 6},
         "the numbers of experts have no default",
     ),
+    "gemma4_assistant": Completion(
+        {
+            "text_config": {
+                "model_type": "gemma4_text",
+                "hidden_size_per_layer_input": 0,
+                "vocab_size_per_layer_input": 0,
+                "num_kv_shared_layers": 30,
+            }
+        },
+        "the assistant refuses the per-layer inputs and the own keys and values that its text_config has by default",
+    ),
     "granitemoehybrid": Completion(
         {"layer_types": ["linear_attention"] * 5 + ["full_attention"], "num_hidden_layers": 6}, _HYBRID
     ),

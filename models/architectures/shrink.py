@@ -44,7 +44,7 @@ def shrink(config: Mapping[str, Any]) -> dict[str, Any]:
         if name in counts:
             small[name] = min(kept, _whole(value))
         elif _per_layer(value, whole):
-            small[name] = value[:kept]
+            small[name] = list(value)[:kept] if not isinstance(value, str) else value[:kept]
         elif name == "per_layer_config" and isinstance(value, Mapping):
             small[name] = {layer: changes for layer, changes in value.items() if int(layer) < kept}
     return small
@@ -71,6 +71,7 @@ def _is_config(value: Mapping[str, Any]) -> bool:
 
 
 def _per_layer(value: Any, whole: int) -> bool:
+    """Whether a value has one entry per layer (a string, one letter)."""
     return isinstance(value, (list, tuple, str)) and len(value) == whole > 1
 
 

@@ -46,6 +46,13 @@ class Row(NamedTuple):
         return bool(self.figures) and all(traced == closed for traced, closed in self.figures)
 
 
+class Idle(NamedTuple):
+    """Parameters by part of the model that no op touches, and the embedding table's if the head shares it."""
+
+    parts: dict[str, int]
+    tied_table: int
+
+
 def failed(architecture: Architecture, why: str, seconds: float) -> Row:
     """The row of an architecture of which nothing came back."""
     return Row(*architecture, False, why, False, "", (), 0, "", "", seconds)
@@ -55,16 +62,21 @@ def survey(architecture: Architecture) -> Row:
     """Trace an architecture and compare; whatever stands in the way is said in the row."""
     start = time.monotonic()
     try:
-        config, notes = complete(architecture.model_type)
+        config, completed = complete(architecture.model_type)
     except KernelroofError as error:
         return failed(architecture, _short(error), time.monotonic() - start)
-    traced, config, notes, why = _traced(config, notes)
+    traced, config, notes, why = _traced(config, completed)
     cost, why_closed = _closed(config, architecture.model_type, traced)
     figures: tuple[tuple[int, int], ...] = ()
     differences = ""
     scans = 0
+    idle = Idle({}, 0)
     if traced is not None:
         scans = sum(op.flops for op in traced.ops if op.flops_kind == "scan")
+        idle = idle_parameters(config, traced)
+        if idle.parts:
+            parts = ", ".join(f"{name} {count:,}" for name, count in idle.parts.items())
+            notes.append(f"parameters that do not take part: {parts}")
         if traced.head == "all":
             notes.append("head on all positions: forward has no argument to limit it")
     if traced is not None and cost is not None:
@@ -75,7 +87,9 @@ def survey(architecture: Architecture) -> Row:
             (_flops(traced, "prefill"), int(cost.prefill.flops)),
             (_flops(traced, "decode"), int(cost.first_step.flops)),
         )
-        differences = "; ".join(_difference(i, figures, traced) for i in range(len(FIGURES)) if _differs(figures[i]))
+        differences = "; ".join(
+            _difference(i, figures, traced, idle) for i in range(len(FIGURES)) if _differs(figures[i])
+        )
     return Row(
         *architecture, traced is not None, why, cost is not None, why_closed, figures, scans, differences,
         "; ".join(notes), time.monotonic() - start,
@@ -95,7 +109,7 @@ def _traced(config: dict[str, Any], note: str) -> tuple[Trace | None, dict[str, 
             attn = hf.default_attention(candidate)
             result = trace(candidate, batch=BATCH, prompt=PROMPT, output=OUTPUT, dtype=DTYPE, attn=attn)
         except KernelroofError as error:
-            why = why or _short(error)
+            why = _short(error)
             continue
         if attn != "sdpa":
             notes.append(f"{attn} attention: it has no SDPA path")
@@ -113,7 +127,7 @@ def _closed(config: Mapping[str, Any], name: str, traced: Trace | None) -> tuple
 
     try:
         spec = read_spec(config, name)
-        conventions = {} if traced is None else {"attn": traced.attn, "head": traced.head}
+        conventions: Any = {} if traced is None else {"attn": traced.attn, "head": traced.head}
         workload = make_workload(spec, batch=BATCH, prompt=PROMPT, output=OUTPUT, dtype=DTYPE, **conventions)
         return costs(spec, workload), ""
     except KernelroofError as error:
@@ -128,16 +142,41 @@ def _differs(figure: tuple[int, int]) -> bool:
     return figure[0] != figure[1]
 
 
-def _difference(index: int, figures: tuple[tuple[int, int], ...], traced: Trace) -> str:
+def _difference(index: int, figures: tuple[tuple[int, int], ...], traced: Trace, idle: Idle) -> str:
     """One disagreement in words: by how much, and what alone would make up for it, if anything does."""
     ours, closed = figures[index]
     said = f"{FIGURES[index]} traced {ours:,}, closed {closed:,}"
     if index == 1 and _differs(figures[0]) and (ours - closed) == 2 * (figures[0][0] - figures[0][1]):
         return f"{said} (the parameters' difference)"
+    if index == 0 and ours - closed == sum(idle.parts.values()):
+        return f"{said} (what does not take part)"
+    if index == 0 and ours - closed == sum(idle.parts.values()) - idle.tied_table:
+        return f"{said} (what does not take part, and the closed form takes a tied table for two)"
     if index < 3:
         return said
     cause = _cause(traced, "prefill" if index == 3 else "decode", ours - closed)
     return f"{said} ({cause})" if cause else said
+
+
+def idle_parameters(config: Mapping[str, Any], traced: Trace) -> Idle:
+    """What of a model no op touched, by the highest module of which nothing was."""
+    from kernelroof.models import hf
+
+    model: Any = hf.build_model(dict(config), dtype=DTYPE, attn=traced.attn, device="meta")
+    busy = {above for name, _p in model.named_parameters() if name not in traced.idle for above in _prefixes(name)}
+    parts: Counter[str] = Counter()
+    for name, size in traced.idle.items():
+        highest = next((above for above in _prefixes(name) if above not in busy), name)
+        parts[re.sub(r"\.\d+(?=\.|$)", ".*", highest)] += size
+    head = getattr(model.get_output_embeddings(), "weight", None)
+    table = getattr(model.get_input_embeddings(), "weight", None)
+    return Idle(dict(parts), int(head.numel()) if head is not None and head is table else 0)
+
+
+def _prefixes(name: str) -> list[str]:
+    """The modules above a parameter, the highest first, and itself."""
+    pieces = name.split(".")
+    return [".".join(pieces[: n + 1]) for n in range(len(pieces))]
 
 
 def _cause(traced: Trace, phase: str, missing: int) -> str:

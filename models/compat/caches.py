@@ -20,8 +20,6 @@ _OWN_NAMES = ("cache_params", "state", "mems", "past_buckets_states")
 
 _MAKE_THEIRS = ("BltForCausalLM",)
 """Models that wrap a cache they are given, and lose half of it unless they get the wrapper back."""
-_CUT_THEMSELVES = ("CpmAntForCausalLM", "XLMWithLMHeadModel")
-"""Models that want all tokens in every forward and leave out by themselves those that the cache holds."""
 
 
 class OwnCache:
@@ -62,11 +60,6 @@ def special_cache(model: torch.nn.Module) -> OwnCache | NoCache | None:
         return None if takes and type(model).__name__ not in _MAKE_THEIRS else OwnCache(usual)
     own = next((name for name in _OWN_NAMES if name in known), None)
     return NoCache() if own is None else OwnCache(own)
-
-
-def cuts_tokens_itself(model: torch.nn.Module) -> bool:
-    """Whether the model is given all tokens so far beside a cache of transformers."""
-    return type(model).__name__ in _CUT_THEMSELVES
 
 
 def tensors_of(value: Any, name: str, seen: set[int] | None = None) -> list[tuple[str, torch.Tensor]]:

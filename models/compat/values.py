@@ -86,8 +86,22 @@ def list_as_index(index: Any, device: torch.device) -> Any:
     return meta
 
 
+def made_of_numbers(*args: Any, **kwargs: Any) -> Tensor:
+    """torch.tensor, with the value that it was given; on meta, torch forgets it where no mode sees it."""
+    made = torch.tensor(*args, **kwargs)
+    if made.is_meta and getattr(made, _ATTRIBUTE, None) is None:
+        data = args[0] if args else kwargs["data"]
+        with _disable_current_modes():
+            value = torch.tensor(data, dtype=made.dtype, device="cpu")
+        set_value(made, lambda: value)
+    return made
+
+
 class Values(TorchDispatchMode):
     """Follows values through every op that runs in the block, and answers what asks for them."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -164,6 +178,12 @@ def _unknown(func: Any, args: Any, kwargs: Any, inputs: list[Tensor]) -> Any:
     from kernelroof.models.compat import choices
 
     name = func._schema.name
+    for target in _written(func, args, kwargs):
+        value = _find(target) if target.is_meta else None
+        if value is not None:
+            for other in list(value.memory.waiting):
+                other.get()
+            value.memory.known = False
     replaced = choices.ANSWERS.get(name)
     if replaced is not None:
         answer = replaced(func, *args, **kwargs)
@@ -175,12 +195,6 @@ def _unknown(func: Any, args: Any, kwargs: Any, inputs: list[Tensor]) -> Any:
             "Trace a config whose forward does not depend on such values.",
         )
     out = func(*args, **kwargs)
-    for target in _written(func, args, kwargs):
-        value = _find(target) if target.is_meta else None
-        if value is not None:
-            for other in list(value.memory.waiting):
-                other.get()
-            value.memory.known = False
     chosen = choices.CHOICES.get(name)
     if chosen is not None:
         chosen(*args, **kwargs, out=out)

@@ -25,7 +25,7 @@ def one(rows, name, setting=None):
 @pytest.mark.parametrize(
     ("name", "setting", "change"),
     [
-        ("weight quantisation", "int4", {"weights_dtype": "int4"}),
+        ("weight quantisation", "int4-g128", {"weights_dtype": "int4-g128"}),
         ("KV quantisation", "fp8", {"kv_dtype": "fp8"}),
         ("paged cache", "in place", {"cache": "ideal"}),
     ],

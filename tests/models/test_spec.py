@@ -169,3 +169,5 @@ def test_a_kind_of_layer_that_is_not_known_is_named():
 def test_a_refused_model_type_has_a_reason(model_type, why):
     with pytest.raises(ConfigError, match=f"model_type '{model_type}': .*{why}"):
         read_spec(changed(model_type=model_type))
+    with pytest.raises(ConfigError, match=f"model_type '{model_type}': .*{why}"):
+        read_spec({"model_type": model_type, "text_config": changed()})

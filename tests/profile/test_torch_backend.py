@@ -118,3 +118,68 @@ def _events(path: Path) -> list[dict[str, Any]]:
         events = json.load(file)["traceEvents"]
     assert isinstance(events, list)
     return events
+
+
+MOE = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 32,
+    "moe_intermediate_size": 16,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "vocab_size": 97,
+    "max_position_embeddings": 64,
+}
+HYBRID = {
+    **{k: v for k, v in MOE.items() if "expert" not in k and k != "moe_intermediate_size"},
+    "model_type": "qwen3_5_text",
+    "num_hidden_layers": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
+MLA = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 32,
+    "moe_intermediate_size": 16,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 12,
+    "kv_lora_rank": 8,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "n_routed_experts": 4,
+    "n_group": 2,
+    "topk_group": 1,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+    "vocab_size": 97,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+}
+WINDOW = {**SPEC.config, "model_type": "gemma3_text", "head_dim": 8, "sliding_window": 4, "pad_token_id": 0}
+
+
+@pytest.mark.parametrize("config", [MOE, HYBRID, MLA, WINDOW], ids=lambda c: str(c["model_type"]))
+def test_recorded_ops_are_the_traced_ones(config: dict[str, Any], tmp_path: Path) -> None:
+    """Experts, scans, latent attention and windows: every traced op is found in a real run, and every product's row."""
+    from kernelroof.models.trace import trace
+    from kernelroof.parsers.kineto import read_kineto
+    from kernelroof.roofline.match import match
+
+    spec = DriverSpec(config, prompt=6, output=2)
+    times = torch_backend.record(prepare(spec), tmp_path / "trace.json.gz", "module")
+    traced = trace(config, batch=1, prompt=6, output=2, dtype=spec.dtype)
+    matched = match(read_kineto(tmp_path / "trace.json.gz"), traced.ops)
+    assert not [o for o in matched.unmatched_traced if o.flops or o.read_bytes or o.write_bytes]
+    assert int(matched.rows["flops"].sum()) == sum(o.flops for o in traced.ops)
+    assert traced.cache_bytes == times["cache_bytes"]
+    assert traced.parameter_bytes == times["parameter_bytes"]
