@@ -26,6 +26,7 @@ from kernelroof.parsers.ncu_errors import NoTableError
 _QUOTE, _NEWLINE, _COMMA, _RETURN = 34, 10, 44, 13
 _LOOKAHEAD = 200
 _RAGGED = 5
+_PART = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def _quoted_rows(data: bytes, shape: _Shape) -> _Kept:
     if not data:
         return _Kept(b"", b"")
     buffer = np.frombuffer(data, dtype=np.uint8)
-    newlines = np.flatnonzero(buffer == _NEWLINE)
+    newlines = np.concatenate([begin + np.flatnonzero(part == _NEWLINE) for begin, part in _parts(buffer)])
     starts = np.concatenate(([0], newlines + 1))
     stops = np.concatenate((newlines, [len(data)]))
     if starts[-1] == len(data):
@@ -212,6 +213,12 @@ def _quoted_rows(data: bytes, shape: _Shape) -> _Kept:
     return _Kept(b"\n".join(p for p in pieces if p), b"\n".join(noise), dropped)
 
 
+def _parts(buffer: npt.NDArray[np.uint8]) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
+    """A buffer in parts small enough for what is made of one to stay in the processor's cache."""
+    for begin in range(0, len(buffer), _PART):
+        yield begin, buffer[begin : begin + _PART]
+
+
 def _well_formed(
     data: bytes,
     buffer: npt.NDArray[np.uint8],
@@ -225,10 +232,10 @@ def _well_formed(
     last = buffer[stops - 1]
     last = np.where((last == _RETURN) & (stops - 2 >= starts), buffer[stops - 2], last)
     good: npt.NDArray[np.bool_] = full & (first == _QUOTE) & ((last == _QUOTE) | (last == _COMMA))
-    marks = buffer == _QUOTE
-    if not good.all() or np.count_nonzero(marks) != 2 * shape.width * len(starts):
+    marks = sum(np.count_nonzero(part == _QUOTE) for _, part in _parts(buffer))
+    if not good.all() or marks != 2 * shape.width * len(starts):
         # Not the plain case, where every line has two quotes for each cell: count them line by line.
-        quotes = np.diff(np.searchsorted(np.flatnonzero(marks), np.append(starts, len(buffer))))
+        quotes = np.diff(np.searchsorted(np.flatnonzero(buffer == _QUOTE), np.append(starts, len(buffer))))
         good &= (quotes % 2 == 0) & (quotes >= 2 * max(shape.width - shape.ragged, 3))
     at = data.find(b"==")
     while at >= 0:

@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
-import io
 import json
 import re
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypeVar
 
 from kernelroof.models.errors import ReportError
 
-_BLOCK = 1 << 22
-# Most elements are shorter; with less than this left, the window is filled up before more are looked for.
-_ELEMENT = 1 << 16
+_BLOCK = 1 << 20
 # An element of an array that is not complete within this many characters is broken, not long.
-_LONGEST_ELEMENT = 4 * _BLOCK
+_LONGEST_ELEMENT = 1 << 24
 _SPACE = re.compile(r"[ \t\r\n]*")
+# Where one object of an array may end and the next begin; a text or an inner array can hold the same.
+_BETWEEN = re.compile(r"\}[ \t\r\n]*,[ \t\r\n]*\{")
+# A boundary is looked for in so many characters before the end of the window.
+_TAIL = 1 << 14
+# After a piece that can't be decoded at once, so many elements are decoded one by one.
+_ONE_BY_ONE = 1 << 12
+
+T = TypeVar("T")
+Scanner = Callable[[str, int], tuple[Any, int]]
+
+
+def _scanner(number: Callable[[str], Any]) -> Scanner:
+    """Python's own decoder for the value at a position of a text; also says where the value ends."""
+    # Names of C++ kernels may hold control characters, which strict JSON forbids.
+    decoder: Any = json.JSONDecoder(strict=False, parse_float=number)
+    scan: Scanner = decoder.scan_once
+    return scan
+
+
+_SCAN = _scanner(float)
+_SCAN_EXACTLY = _scanner(Decimal)
 
 
 class JsonStream:
-    """A sliding window over a text stream, and a position in it where the next value starts."""
+    """A sliding window over a stream of UTF-8, and a position in it where the next value starts."""
 
-    def __init__(self, stream: IO[str], path: Path, parse_float: Callable[[str], Any]) -> None:
+    def __init__(self, read: Callable[[int], bytes], path: Path) -> None:
         self.path = path
-        self._stream = stream
+        self._read = read
+        self._text = codecs.getincrementaldecoder("utf-8-sig")("replace")
         self._window = ""
         self._at = 0
         self._ended = False
-        # Names of C++ kernels may hold control characters, which strict JSON forbids.
-        decoder: Any = json.JSONDecoder(strict=False, parse_float=parse_float)
-        self._scan: Callable[[str, int], tuple[Any, int]] = decoder.scan_once
 
     def peek(self) -> str:
         """The next character that is not white space, or "" at the end of the file."""
@@ -52,33 +71,48 @@ class JsonStream:
         self._at += 1
         return True
 
-    def run_of(self, element: re.Pattern[str], plain: int, flat: int) -> list[tuple[str, ...]]:
-        """Step over the elements that come next for as long as each of them is wholly there and matches.
+    def elements(self, decode: Callable[[str], list[T]], convert: Callable[[int, Any], T]) -> Iterator[list[T]]:
+        """All elements of the array whose "[" was just skipped, many at a time.
 
         Args:
-            element: an element up to its end, with whatever may stand before it; white space and commas too.
-            plain: number of the group that may hold no escape.
-            flat: number of the group that may hold no brace and no escape, and must close every quote that
-                it opens. Only then is a brace behind it none inside a string.
-
-        Returns:
-            The groups of each; "" for one that took no part. None come where the next element does not match.
+            decode: from the JSON of an array to its elements; a ValueError or RecursionError where it can't.
+            convert: the same for one element as Python's own decoder reads it (fractions as Decimal), given its
+                position too. It gets what `decode` refuses, so errors are raised here.
         """
-        if len(self._window) - self._at < _ELEMENT:
-            self._read_on()
-        out = []
-        match, window, at = element.match, self._window, self._at
-        while (found := match(window, at)) is not None:
-            groups = found.groups("")
-            text = groups[flat]
-            if "{" in text or "\\" in text or "\\" in groups[plain] or text.count('"') % 2:
-                break
-            out.append(groups)
-            at = found.end()
-        self._at = at
-        return out
+        position = 0
+        more = self._has_element()
+        while more:
+            found = self._piece(decode)
+            if found:
+                more = self._has_element()
+            else:
+                while more and len(found) < _ONE_BY_ONE:
+                    found.append(convert(position + len(found), self.value(_LONGEST_ELEMENT, _SCAN_EXACTLY)))
+                    more = self._has_element()
+            position += len(found)
+            yield found
 
-    def value(self, longest: int | None = None) -> Any:
+    def _piece(self, decode: Callable[[str], list[T]]) -> list[T]:
+        """Step over as many elements as the window holds and decode them at once; none where that fails."""
+        if len(self._window) - self._at < _BLOCK:
+            self._read_on()
+        cut = self._last_boundary()
+        # Only at a real boundary does the bracket close the array: inside a text it is part of the text, and
+        # in an inner array it leaves the outer one open. So success proves the boundary.
+        with suppress(ValueError, RecursionError):
+            found = decode(f"[{self._window[self._at : cut]}]")
+            self._at = max(self._at, cut)
+            return found
+        return []
+
+    def _last_boundary(self) -> int:
+        """Where the last object in the window ends that another one seems to follow; 0 where none does."""
+        for start in (max(self._at, len(self._window) - _TAIL), self._at):
+            if found := deque(_BETWEEN.finditer(self._window, start), maxlen=1):
+                return found[0].start() + 1
+        return 0
+
+    def value(self, longest: int | None = None, scan: Scanner = _SCAN) -> Any:
         """Decode the value that comes next, reading on while it is incomplete.
 
         Raises:
@@ -87,26 +121,19 @@ class JsonStream:
         self.peek()
         while True:
             try:
-                found, end = self._scan(self._window, self._at)
-            except RecursionError:
-                raise self._invalid() from None
+                found, end = scan(self._window, self._at)
             except (StopIteration, json.JSONDecodeError) as error:
                 if longest is not None and len(self._window) - self._at > longest:
                     raise self._invalid() from None
                 if not self._read_on():
                     raise (_cut_short(self.path) if self._at_end(error) else self._invalid()) from None
                 continue
+            except (RecursionError, ValueError, ArithmeticError):  # nested too deep, or a number too long
+                raise self._invalid() from None
             # A number that touches the end of the window may go on in the next block.
             if end < len(self._window) or not self._read_on():
                 self._at += end - self._at if end <= len(self._window) else 0
                 return found
-
-    def decode(self, text: str) -> Any:
-        """Decode a value that was cut out of the stream."""
-        try:
-            return self._scan(text, 0)[0]
-        except (StopIteration, json.JSONDecodeError, RecursionError):
-            raise self.broken() from None
 
     def object_keys(self) -> Iterator[str]:
         """The keys of the object whose "{" was just skipped; take each one's value before the next."""
@@ -118,14 +145,10 @@ class JsonStream:
             if not self.skip(",") and self.peek() != "}":
                 raise self.broken()
 
-    def has_element(self) -> bool:
+    def _has_element(self) -> bool:
         """Step to the next element of an array; where there is none, over the array's end."""
         self.skip(",")
         return not self.skip("]")
-
-    def element(self) -> Any:
-        """Decode the element that comes next, giving up on one that is absurdly long."""
-        return self.value(_LONGEST_ELEMENT)
 
     def broken(self) -> ReportError:
         """The error that fits where the wrong character comes next, or none."""
@@ -142,16 +165,18 @@ class JsonStream:
 
     def _read_on(self) -> bool:
         """Put one more block behind the window, dropping what was consumed; False at the end."""
-        block = "" if self._ended else self._stream.read(_BLOCK)
-        self._ended = not block
+        if self._ended:
+            return False
+        block = self._read(_BLOCK)
         if block:
-            self._window = self._window[self._at :] + block
+            self._window = self._window[self._at :] + self._text.decode(block)
             self._at = 0
+        self._ended = not block
         return bool(block)
 
 
 @contextmanager
-def open_json(path: Path, parse_float: Callable[[str], Any] = float) -> Iterator[JsonStream]:
+def open_json(path: Path) -> Iterator[JsonStream]:
     """Open a JSON file, plain or gzip (told apart by content).
 
     Raises:
@@ -161,10 +186,7 @@ def open_json(path: Path, parse_float: Callable[[str], Any] = float) -> Iterator
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            with io.TextIOWrapper(
-                gzip.GzipFile(fileobj=raw) if packed else raw, encoding="utf-8-sig", errors="replace"
-            ) as text:
-                yield JsonStream(text, path, parse_float)
+            yield JsonStream(gzip.GzipFile(fileobj=raw).read if packed else raw.read, path)
     except EOFError:
         raise _cut_short(path) from None
     except (gzip.BadGzipFile, zlib.error) as error:

@@ -1,19 +1,17 @@
 """Kineto's JSON, event by event, into plain columns.
 
-`json.loads` on the whole file would build a dict per event, several times the file's size. Here one
-event is read at a time, the few fields that matter go to typed arrays, and the event is forgotten.
+`json.loads` on the whole file would build a dict per event, several times the file's size. Here some
+thousand events are read at a time, the few fields that matter go to typed arrays, and they are forgotten.
 """
 
 from __future__ import annotations
 
-import re
-from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from kernelroof.models.errors import ReportError
@@ -31,29 +29,52 @@ _CODES = {
 }
 # Below this, the float nearest to a time in µs with three decimals is closer to it than to any other.
 _FLOAT_LIMIT_US = float(1 << 43)
+_LARGEST = 1 << 63
 # Further from the clock's zero, or longer, than any recording: 140 years, 13 days.
 _LATEST_US, _LONGEST_US = 1 << 52, 1 << 40
 _RECORD = "Record it again with torch.profiler and export_chrome_trace."
 _NONE = -1
+_OTHER = 255  # what is in no category that is kept
 
-# An event as Kineto writes it: what has a duration, or a flow arrow, which matches without any group. Recorded
-# shapes make the arguments most of a file, so an op's are not decoded. What looks different is decoded as JSON.
-_EVENT = re.compile(
-    r'[\s,]*\{\s*"ph": ?(?:"X",\s*"cat": ?"(\w+)",\s*"name": ?"([^"]*)",\s*"pid": ?(\d+),\s*"tid": ?(\d+),'
-    r'\s*"ts": ?(\d+(?:\.\d+)?),\s*"dur": ?(\d+(?:\.\d+)?)\s*,'
-    r'\s*"args": ?\{\s*(?:"External id": ?(\d+)(?=[,\s}]))?([^}]*)\}'
-    r'|"[stf]",\s*"id": ?\d+,\s*"pid": ?\d+,\s*"tid": ?\d+,\s*"ts": ?[\d.]+,'
-    r'\s*"cat": ?"\w+",\s*"name": ?"\w+"(?:,\s*"bp": ?"\w")?)\s*\}'
-)
-_NAME, _ARGUMENTS = 1, 7
-_BETWEEN = ", \t\r\n"
-_LAUNCH = re.compile(r',?\s*"cbid": ?\d+,\s*"correlation": ?(\d+)\s*')
-_NUMBERS = r'(?:,\s*"[\w .%]+": ?[\d.]+)*'
-_SIZE = r"\[\s*(\d+,\s*\d+,\s*\d+)\s*\]"
-_GEOMETRY = re.compile(
-    r',?\s*"queued": ?\d+,\s*"device": ?(\d+),\s*"context": ?\d+,\s*"stream": ?(\d+),\s*"correlation": ?(\d+)'
-    rf'{_NUMBERS},\s*"grid": ?{_SIZE},\s*"block": ?{_SIZE}{_NUMBERS}\s*'
-)
+
+class _Args(msgspec.Struct, gc=False, frozen=True):
+    """What is read of an event's arguments; recorded shapes, most of a file, are passed over undecoded."""
+
+    external_id: int = msgspec.field(name="External id", default=_NONE)
+    correlation: int = _NONE
+    device: int = _NONE
+    stream: int = _NONE
+    grid: tuple[int, ...] | None = None
+    block: tuple[int, ...] | None = None
+    shared_bytes: int = msgspec.field(name="shared memory", default=_NONE)
+
+
+_NO_ARGS = _Args()
+
+
+class _Event(msgspec.Struct, gc=False):
+    """What is read of an event. All have a phase (`ph`); only those with a duration need have the rest."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str | None = None
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float | None = None
+    dur: float | None = None
+    args: _Args = _NO_ARGS
+
+
+class _ExactEvent(_Event):
+    """The same where a float can't hold the times."""
+
+    ts: Decimal | None = None  # type: ignore[assignment]
+    dur: Decimal | None = None  # type: ignore[assignment]
+
+
+_fast = msgspec.json.Decoder(list[_Event]).decode
+_exact = msgspec.json.Decoder(list[_ExactEvent]).decode
+_PASSED_BY = _Event()
 
 Ints = npt.NDArray[np.int64]
 
@@ -92,18 +113,21 @@ def read_events(path: Path) -> Events:
     Raises:
         ReportError: not readable, not JSON, cut short, or JSON that is no Kineto trace.
     """
-    columns, devices = _read(path, float)
-    if max(columns.start_us) >= _FLOAT_LIMIT_US:
-        # Times since 1970 instead of since the file's `baseTimeNanoseconds`: a float can't hold the ns.
-        columns, devices = _read(path, Decimal)
-    return columns.finish(devices)
+    try:
+        return _read(_Columns(path, _fast))
+    except _TooLongSinceError:
+        return _read(_Columns(path, _exact))
 
 
-def _read(path: Path, number: Callable[[str], Any]) -> tuple[_Columns, list[dict[str, Any]]]:
-    columns = _Columns(number)
+class _TooLongSinceError(Exception):
+    """Times since 1970 instead of since the file's `baseTimeNanoseconds`: a float can't hold the ns."""
+
+
+def _read(columns: _Columns) -> Events:
+    path = columns.path
     devices: list[dict[str, Any]] = []
     seen = False
-    with open_json(path, number) as stream:
+    with open_json(path) as stream:
         if stream.skip("["):  # the bare array that Chrome's format allows too
             seen = True
             columns.add_all(stream)
@@ -121,9 +145,9 @@ def _read(path: Path, number: Callable[[str], Any]) -> tuple[_Columns, list[dict
             raise ReportError(f"{path} is not JSON", "Give a Kineto trace (.json or .json.gz).")
     if not seen:
         raise ReportError(f"{path} is JSON but no trace: it has no traceEvents", _RECORD)
-    if not columns.event:
+    if not columns.blocks:
         raise ReportError(f"{path} holds no op, range or kernel of torch.profiler", _RECORD)
-    return columns, devices
+    return columns.finish(devices)
 
 
 class _Codes(dict[Any, int]):
@@ -136,162 +160,129 @@ class _Codes(dict[Any, int]):
 
 
 class _Columns:
-    """Typed arrays that grow by one entry per kept event; `number` turns a time's text into µs."""
+    """The kept events while a file is read: blocks of columns, in the order of the columns of `Events`."""
 
-    def __init__(self, number: Callable[[str], Any]) -> None:
-        self.number = number
-        self.position = 0  # of the next event in the file
-        self.event = array("q")
-        self.category = array("b")
-        self.name = array("i")
-        self.thread = array("i")
-        self.start_us: Any = array("d") if number is float else []
-        self.dur_us: Any = array("d") if number is float else []
-        self.external_id = array("q")
-        # The rest is kept for launch calls and device work only, from these positions among the kept on.
-        self.launch_at, self.correlation = array("q"), array("q")
-        self.device_at, self.device, self.stream = array("q"), array("q"), array("q")
-        self.grid, self.block, self.shared_bytes = array("q"), array("q"), array("q")
-        self.names = _Codes()
-        self.threads = _Codes()
-        self.sizes = _Codes()
+    def __init__(self, path: Path, decode: Callable[[str], list[Any]]) -> None:
+        self.path = path
+        self.blocks: list[list[Ints]] = []
+        self.names, self.threads, self.sizes = _Codes(), _Codes(), _Codes()
+        self._decode = decode
 
     def add_all(self, stream: JsonStream) -> None:
-        """Keep what the tables need; everything else (Python frames, flow arrows) passes by."""
-        try:
-            while True:
-                if rows := stream.run_of(_EVENT, _NAME, _ARGUMENTS):
-                    self._add_run(stream, rows)
-                    continue
-                if not stream.has_element():
-                    return
-                self._add_decoded(stream.element(), f"{stream.path}: traceEvents[{self.position}]")
-                self.position += 1
-        except (AttributeError, TypeError, ValueError, ArithmeticError):
-            where = f"{stream.path}: traceEvents[{self.position}]"
-            raise ReportError(f"{where} has a value of the wrong kind", _RECORD) from None
+        """Keep what the tables need of all events."""
+        position = 0
+        for events in stream.elements(self._decode, self._convert):
+            self._add(position, events)
+            position += len(events)
 
-    def _add_run(self, stream: JsonStream, rows: list[tuple[str, ...]]) -> None:
-        """Keep what matters of the groups of `_EVENT`, column by column."""
-        first, at = self.position, len(self.event)
-        kept = [(first + k, *row) for k, row in enumerate(rows) if row[0] in _CODES]
-        if kept:
-            places, categories, names, pids, tids, starts, durs, ids, arguments = zip(*kept, strict=True)
-            codes = [_CODES[category] for category in categories]
-            self.event.extend(places)
-            self.category.extend(codes)
-            self.name.extend([self.names[name] for name in names])
-            threads = list(zip(pids, tids, strict=True))
-            known = {pair: self.threads[int(pair[0]), int(pair[1])] for pair in dict.fromkeys(threads)}
-            self.thread.extend([known[pair] for pair in threads])
-            self.start_us.extend(map(self.number, starts))
-            self.dur_us.extend(map(self.number, durs))
-            self.external_id.extend([int(number or _NONE) for number in ids])
-            for k, code in enumerate(codes):
-                if code >= CALL or not ids[k]:
-                    self.position = places[k]
-                    self._add_arguments(at + k, code, arguments[k], stream)
-        self.position = first + len(rows)
-
-    def _add_arguments(self, at: int, code: int, text: str, stream: JsonStream) -> None:
-        """Keep what matters of the arguments of the event kept at `at`, without its external id if that stood first."""
-        if code == CALL and (found := _LAUNCH.fullmatch(text)):
-            self.launch_at.append(at)
-            self.correlation.append(int(found[1]))
-        elif code == KERNEL and (found := _GEOMETRY.fullmatch(text)):
-            device, queue, correlation, grid, block = found.groups()
-            self.launch_at.append(at)
-            self.correlation.append(int(correlation))
-            self.device_at.append(at)
-            self.device.append(int(device))
-            self.stream.append(int(queue))
-            self.grid.append(self.sizes[_size(grid)])
-            self.block.append(self.sizes[_size(block)])
-        else:
-            args = stream.decode(f"{{{text.lstrip(_BETWEEN)}}}")
-            self.external_id[at] = args.get("External id", self.external_id[at])
-            self._add_launch(at, code, args)
-
-    def _add_decoded(self, event: Any, where: str) -> None:
+    def _convert(self, position: int, event: Any) -> _Event:
         if not isinstance(event, dict):
-            raise ReportError(f"{where} is no event", _RECORD)
-        code = _CODES.get(event.get("cat", ""))
-        if code is None or event.get("ph") != "X":
-            return
+            raise ReportError(f"{self.path}: traceEvents[{position}] is no event", _RECORD)
+        if event.get("ph") != "X" or event.get("cat") not in _CODES:
+            return _PASSED_BY
+        if not event.get("args", True):
+            del event["args"]
         try:
-            thread = event["pid"], event["tid"]
-            name, start, dur = str(event["name"]), event["ts"], event["dur"]
-        except KeyError as error:
-            raise ReportError(f"{where} has no {error.args[0]}", _RECORD) from None
-        args = event.get("args") or {}
-        at = len(self.event)
-        if not (-_LATEST_US < start < _LATEST_US and -_LONGEST_US < dur < _LONGEST_US):
-            raise ValueError(start, dur)
-        self.start_us.append(start)
-        self.dur_us.append(dur)
-        self.name.append(self.names[name])
-        self.thread.append(self.threads[thread])
-        self.category.append(code)
-        self.external_id.append(args.get("External id", _NONE))
-        self._add_launch(at, code, args)
-        self.event.append(self.position)
+            return msgspec.convert(event, _ExactEvent)
+        except ValueError:
+            raise self._wrong(position) from None
 
-    def _add_launch(self, at: int, code: int, args: dict[str, Any]) -> None:
-        """What launch calls and device work have besides."""
-        if code >= CALL:
-            self.launch_at.append(at)
-            self.correlation.append(args.get("correlation", _NONE))
-        if code >= KERNEL:
-            self.device_at.append(at)
-            self.device.append(args.get("device", _NONE))
-            self.stream.append(args.get("stream", _NONE))
-            self.grid.append(self.sizes[tuple(args.get("grid") or ())])
-            self.block.append(self.sizes[tuple(args.get("block") or ())])
-            self.shared_bytes.append(args.get("shared memory", _NONE))
+    def _add(self, position: int, events: Sequence[_Event]) -> None:
+        """Keep what the tables need; the first of these events stands at `position` in the file.
+
+        Everything else (Python frames, flow arrows) passes by.
+        """
+        codes = bytes([_CODES.get(e.cat, _OTHER) if e.ph == "X" else _OTHER for e in events])
+        category = np.frombuffer(codes, dtype=np.uint8).astype(np.int64)
+        places = np.flatnonzero(category != _OTHER)
+        kept = [events[k] for k in places.tolist()]
+        if not kept:
+            return
+        category = category[places]
+        calls, device = (np.flatnonzero(category >= first) for first in (CALL, KERNEL))
+        args = [kept[k].args for k in calls.tolist()]
+        work = [kept[k].args for k in device.tolist()]
+
+        def spread(rows: Ints, values: list[int]) -> Ints:
+            column = np.full(len(kept), _NONE, dtype=np.int64)
+            column[rows] = _integers(values)
+            return column
+
+        try:
+            block = [
+                places + position,
+                category,
+                _integers([self.names[e.name] for e in kept]),
+                _integers([self.threads[e.pid, e.tid] for e in kept]),
+                _to_ns([e.ts for e in kept], _LATEST_US),
+                _to_ns([e.dur for e in kept], _LONGEST_US),
+                _integers([e.args.external_id for e in kept]),
+                spread(calls, [a.correlation for a in args]),
+                spread(device, [a.device for a in work]),
+                spread(device, [a.stream for a in work]),
+                spread(device, [self.sizes[a.grid or ()] for a in work]),
+                spread(device, [self.sizes[a.block or ()] for a in work]),
+                spread(device, [a.shared_bytes for a in work]),
+            ]
+            whole = None not in self.names and all(None not in thread for thread in self.threads)
+        except (TypeError, ValueError, ArithmeticError):
+            whole = False
+        if not whole:
+            found = ((place, _flaw(e)) for place, e in zip(places.tolist(), kept, strict=True))
+            raise self._wrong(*next((position + place, flaw) for place, flaw in found if flaw))
+        self.blocks.append(block)
+
+    def _wrong(self, position: int, flaw: str = "has a value of the wrong kind") -> ReportError:
+        return ReportError(f"{self.path}: traceEvents[{position}] {flaw}", _RECORD)
 
     def finish(self, devices: list[dict[str, Any]]) -> Events:
         """The columns as arrays; times relative to the first event."""
-        start_ns = _to_ns(self.start_us)
-
-        def spread(places: array[int], values: array[int]) -> Ints:
-            column = np.full(len(self.event), _NONE, dtype=np.int64)
-            column[np.asarray(places, dtype=np.int64)] = values
-            return column
-
-        return Events(
-            np.asarray(self.event, dtype=np.int64),
-            np.asarray(self.category, dtype=np.int64),
-            np.asarray(self.name, dtype=np.int64),
-            np.asarray(self.thread, dtype=np.int64),
-            start_ns - start_ns.min(),
+        columns: list[Any] = [np.concatenate(parts) for parts in zip(*self.blocks, strict=True)]
+        # JSON can spell half a surrogate pair, which no text can hold.
+        names = [name.encode("utf-8", "replace").decode() for name in self.names]
+        sizes = [",".join(map(str, size)) for size in self.sizes]
+        columns += [names, list(self.threads), sizes, devices]
+        events = Events(*columns)
+        return events._replace(
+            start_ns=events.start_ns - events.start_ns.min(),
             # A recording that stops inside an op may give it a negative duration: it has none.
-            np.maximum(_to_ns(self.dur_us), 0),
-            np.asarray(self.external_id, dtype=np.int64),
-            spread(self.launch_at, self.correlation),
-            spread(self.device_at, self.device),
-            spread(self.device_at, self.stream),
-            spread(self.device_at, self.grid),
-            spread(self.device_at, self.block),
-            spread(self.device_at, self.shared_bytes),
-            # JSON can spell half a surrogate pair, which no text can hold.
-            names=[name.encode("utf-8", "replace").decode() for name in self.names],
-            threads=list(self.threads),
-            sizes=[",".join(map(str, size)) for size in self.sizes],
-            device_properties=devices,
+            dur_ns=np.maximum(events.dur_ns, 0),
         )
 
 
-@lru_cache(maxsize=4096)
-def _size(text: str) -> tuple[int, ...]:
-    """A printed grid or block."""
-    return tuple(map(int, text.split(",")))
+def _flaw(event: _Event) -> str:
+    """What is wrong with an event that could not be kept; "" for nothing."""
+    for field in ("pid", "tid", "name", "ts", "dur"):
+        if getattr(event, field) is None:
+            return f"has no {field}"
+    args = event.args
+    numbers = (args.external_id, args.correlation, args.device, args.stream, args.shared_bytes)
+    fits = (
+        abs(float(event.ts or 0)) < _LATEST_US
+        and abs(float(event.dur or 0)) < _LONGEST_US
+        and all(abs(n) < _LARGEST for n in numbers)
+    )
+    return "" if fits else "has a value of the wrong kind"
 
 
-def _to_ns(times_us: Any) -> Ints:
-    """Times in µs (floats below 2**43, or exact decimals) to integer ns, exactly."""
-    if isinstance(times_us, list):
-        return np.array([round(Decimal(t) * 1000) for t in times_us], dtype=np.int64)
-    values = np.asarray(times_us, dtype=np.float64)
+def _integers(values: list[int]) -> Ints:
+    return np.fromiter(values, dtype=np.int64, count=len(values))
+
+
+def _to_ns(times_us: list[Any], limit_us: int) -> Ints:
+    """Times in µs (floats below 2**43, or exact decimals) to integer ns, exactly.
+
+    Raises:
+        _TooLongSinceError: there are larger floats.
+        TypeError, ValueError, ArithmeticError: there is no time (None), or one is no number or not below the limit.
+    """
+    values = np.fromiter(times_us, dtype=np.float64, count=len(times_us))
+    if not (np.abs(values) < limit_us).all():
+        raise ValueError("no time")
+    if isinstance(times_us[0], Decimal):
+        return _integers([round(t * 1000) for t in times_us])
+    if (np.abs(values) >= _FLOAT_LIMIT_US).any():
+        raise _TooLongSinceError
     whole = np.floor(values)
     # Scaling the whole value would round a second time; the fraction alone is exact enough.
     return whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -56,38 +57,40 @@ def nest(thread: Ints, start_ns: Ints, dur_ns: Ints, is_op: Flags, is_range: Fla
     An event belongs to what is open on its thread when it starts. One that ends after its parent
     (clock noise in old recordings) is charged to the parent only up to the parent's end.
     """
-    n = len(start_ns)
-    op_of, range_of = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+    opens = is_op | is_range
+    around = _last_open(thread, start_ns, np.where(opens, start_ns + dur_ns, start_ns))
+    op_of, range_of = _climb(around, is_op), _climb(around, is_range)
     own = dur_ns.astype(np.int64, copy=True)
-    # Event i opens after all before it: those still open are found with a stack, per thread.
-    open_until: list[int] = []
-    open_op: list[int] = []
-    open_range: list[int] = []
-    now = -1
-    ends = (start_ns + dur_ns).tolist()
-    rows = zip(thread.tolist(), start_ns.tolist(), ends, is_op.tolist(), is_range.tolist(), strict=True)
-    for i, (on, start, end, op, a_range) in enumerate(rows):
-        if on != now:
-            now = on
-            open_until, open_op, open_range = [], [], []
-        while open_until and open_until[-1] <= start:
-            open_until.pop()
-            open_op.pop()
-            open_range.pop()
-        inner_op, inner_range = (open_op[-1], open_range[-1]) if open_until else (-1, -1)
-        if inner_op >= 0:
-            op_of[i] = inner_op
-        if inner_range >= 0:
-            range_of[i] = inner_range
-        if op or a_range:
-            open_until.append(end)
-            open_op.append(i if op else inner_op)
-            open_range.append(i if a_range else inner_range)
     child = np.flatnonzero(is_op & (op_of >= 0))
     parent = op_of[child]
     inside = np.minimum(start_ns[child] + dur_ns[child], start_ns[parent] + dur_ns[parent]) - start_ns[child]
     np.subtract.at(own, parent, inside)
     return Nesting(op_of, range_of, np.maximum(own, 0))
+
+
+def _last_open(thread: Ints, start_ns: Ints, end_ns: Ints) -> Ints:
+    """For each event, the last one before it on its thread that ends after its start; -1 where none does."""
+    found = np.arange(-1, len(thread) - 1, dtype=np.int64)
+    found[1:][thread[1:] != thread[:-1]] = -1
+    left = np.flatnonzero(found >= 0)
+    while len(left):
+        left = left[end_ns[found[left]] <= start_ns[left]]
+        # What an event passes over has ended at its start, and so at that of every later one, which may
+        # pass over it too: all that are left go on from where the one that they stand at has come.
+        found[left] = found[found[left]]
+        left = left[found[left] >= 0]
+    return found
+
+
+def _climb(around: Ints, wanted: Flags) -> Ints:
+    """For each event, the first wanted one on its way up; -1 where there is none."""
+    found: Ints = around.copy()
+    left = np.flatnonzero(found >= 0)
+    while len(left):
+        left = left[~wanted[found[left]]]
+        found[left] = around[found[left]]
+        left = left[found[left] >= 0]
+    return found
 
 
 def label_ranges(names: list[str], parents: Ints) -> Labels:
@@ -100,24 +103,32 @@ def label_ranges(names: list[str], parents: Ints) -> Labels:
     A range named like a phase, outside any phase, is one; `step<k>` directly inside a phase is a
     step; inside a step, a name that can be a module path is a module. The prefill is step 0.
     """
-    out = Labels([], [], [], np.full(len(names), NO_STEP, dtype=np.int64), [])
-    for i, (name, parent) in enumerate(zip(names, parents.tolist(), strict=True)):
+    paths: list[str] = []
+    levels: list[str] = []
+    phases: list[str] = []
+    steps: list[int] = []
+    modules: list[str] = []
+    for name, parent in zip(names, parents.tolist(), strict=True):
         path, level, phase, step, module = name, "other", UNATTRIBUTED, NO_STEP, UNATTRIBUTED
         above = "other"
         if parent >= 0:
-            path = f"{out.path[parent]}/{name}"
-            above, phase, module = out.level[parent], out.phase[parent], out.module[parent]
-            step = int(out.step[parent])
+            path = f"{paths[parent]}/{name}"
+            above, phase, step, module = levels[parent], phases[parent], steps[parent], modules[parent]
         if phase == UNATTRIBUTED:
             if name in PHASES:
                 level, phase, step = "phase", name, 0 if name == "prefill" else NO_STEP
         elif above == "phase" and (found := STEP.fullmatch(name)):
             level, step, module = "step", 0 if phase == "prefill" else int(found[1]), ROOT_MODULE
-        elif module != UNATTRIBUTED and _MODULE.fullmatch(name):
+        elif module != UNATTRIBUTED and _is_module(name):
             level, module = "module", name
-        out.path.append(path)
-        out.level.append(level)
-        out.phase.append(phase)
-        out.step[i] = step
-        out.module.append(module)
-    return out
+        paths.append(path)
+        levels.append(level)
+        phases.append(phase)
+        steps.append(step)
+        modules.append(module)
+    return Labels(paths, levels, phases, np.array(steps, dtype=np.int64), modules)
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_module(name: str) -> bool:
+    return _MODULE.fullmatch(name) is not None

@@ -16,6 +16,7 @@ import pandas as pd
 from kernelroof.parsers.printed_numbers import Floats
 
 _PRINTED = 4096
+_SAMPLE = 1024
 IMPOSSIBLE = float(1 << 60)
 """No counter of one launch gets there, and what is summed or multiplied from less still fits 64 bits."""
 
@@ -183,18 +184,45 @@ def json_rows(columns: dict[str, Floats], rows: int, number: str = "%d") -> npt.
         rows: number of rows, for when there are no columns.
         number: how a value is printed; whole numbers are rounded, not cut.
     """
-    out = np.full(rows, None, dtype=object)
     if not columns:
-        return out
+        return np.full(rows, None, dtype=object)
+    places = _first_of_equal(columns)
+    if places is None:
+        return _json_rows(columns, rows, number)
+    first, back = places
+    return _json_rows({key: values[first] for key, values in columns.items()}, len(first), number)[back]
+
+
+def _first_of_equal(columns: dict[str, Floats]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """The first of each kind of equal rows, and for each row the number of its kind; None where most differ."""
+    some = {key: values[:_SAMPLE] for key, values in columns.items()}
+    kind: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+    for part in (some, columns):
+        rows = len(next(iter(part.values())))
+        kind = np.zeros(rows, dtype=np.int64)
+        for values in part.values():
+            codes, found = pd.factorize(values)
+            kind, kinds = pd.factorize(kind * (len(found) + 1) + codes + 1)
+            if len(kinds) > rows // 2:
+                return None
+    return np.flatnonzero(np.diff(np.maximum.accumulate(kind), prepend=-1)), kind
+
+
+def _json_rows(columns: dict[str, Floats], rows: int, number: str) -> npt.NDArray[np.object_]:
+    out = np.full(rows, None, dtype=object)
     keys = list(columns)
-    known = ~np.isnan(np.column_stack(list(columns.values())))
-    pattern = known @ (1 << np.arange(len(keys), dtype=np.int64))
-    for bits in np.unique(pattern):
+    nulls = [np.isnan(values) for values in columns.values()]
+    pattern = np.zeros(rows, dtype=np.int64)
+    for bit, null in enumerate(nulls):
+        if not null.all():
+            pattern |= ~null * np.int64(1 << bit)
+    for bits in pd.unique(pattern):
         mine = [key for k, key in enumerate(keys) if bits >> k & 1]
         if not mine:
             continue
-        here = np.flatnonzero(pattern == bits)
-        out[here] = _json_texts({key: columns[key][here] for key in mine}, number)
+        here = pattern == bits
+        every = bool(here.all())
+        out[here] = _json_texts({key: columns[key] if every else columns[key][here] for key in mine}, number)
     return out
 
 

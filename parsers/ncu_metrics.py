@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from kernelroof.parsers.metric_book import IMPOSSIBLE, Book, Candidate, Pick, json_rows, plus
 from kernelroof.parsers.ncu_flops import Flops, count_flops
@@ -79,7 +80,7 @@ def counters(page: NcuPage, passes: Mapping[int, int] | None = None) -> pd.DataF
     out["kernel"] = out["kernel"].fillna("(unnamed)")
     for name, pick in picks.items():
         out[name] = np.rint(pick.values) if name in _PRODUCTS else pick.values
-    out["flops"], out["flops_by_type"] = np.rint(flops.total), flops.by_type
+    out["flops"], out["flops_by_type"] = np.rint(flops.total), _shared(flops.by_type)
     out["flops_upper_bound"] = flops.upper_bound
     for name in PRODUCTS.values():
         if name in page.identity:
@@ -90,6 +91,11 @@ def counters(page: NcuPage, passes: Mapping[int, int] | None = None) -> pd.DataF
     tracked = {name: picks[name] for name in _TRACKED}
     out["sources"], out["reasons"] = _sources(tracked, flops, page.rows), _reasons(tracked, flops, page.rows)
     return conform(out, COUNTERS, "counters")
+
+
+def _shared(texts: npt.NDArray[np.object_]) -> Any:
+    """A text column of long texts, most of them equal: Python's strings share what Arrow would copy row by row."""
+    return pd.array(texts, dtype=pd.StringDtype("python"))
 
 
 def reasons_of(row: Mapping[str, Any] | pd.Series[Any]) -> dict[str, str]:
@@ -175,8 +181,9 @@ def _add_peaks(out: pd.DataFrame, book: Book, cc: Floats) -> None:
     sms, clock = (out[n].to_numpy(dtype=np.float64, na_value=np.nan) for n in ("sm_count", "sm_clock_hz"))
     peaks = compute_peaks(book, sms, clock, np.floor(cc)).by_type
     rows = len(out)
-    out["peak_flop_s"] = json_rows({k: p.flop_s for k, p in peaks.items()}, rows)
-    out["peak_flop_per_sm_cycle"] = json_rows({k: p.per_sm_cycle for k, p in peaks.items()}, rows, "%.6g")
+    out["peak_flop_s"] = _shared(json_rows({k: p.flop_s for k, p in peaks.items()}, rows))
+    per_cycle = json_rows({k: p.per_sm_cycle for k, p in peaks.items()}, rows, "%.6g")
+    out["peak_flop_per_sm_cycle"] = _shared(per_cycle)
 
 
 def _sources(picks: Mapping[str, Pick], flops: Flops, rows: int) -> Any:
@@ -195,7 +202,7 @@ def _sources(picks: Mapping[str, Pick], flops: Flops, rows: int) -> Any:
         if known[row] and flops.sources:
             found["flops"] = ", ".join(flops.sources)
         texts.append(json.dumps(found) if found else None)
-    return pd.array(texts, dtype="string").take(back)
+    return _shared(np.array([*texts, None], dtype=object)[back])
 
 
 def _reasons(picks: Mapping[str, Pick], flops: Flops, rows: int) -> Any:
@@ -211,4 +218,4 @@ def _reasons(picks: Mapping[str, Pick], flops: Flops, rows: int) -> Any:
         found = {n: picks[n].reason for n in names if np.isnan(picks[n].values[row])}
         why = flops.why_null[row] or flops.caveat
         texts.append(json.dumps(found | ({"flops": why} if why else {})))
-    return pd.array(texts, dtype="string").take(back)
+    return _shared(np.array([*texts, None], dtype=object)[back])

@@ -194,13 +194,18 @@ def conform(frame: pd.DataFrame, columns: tuple[Column, ...], table: str) -> pd.
         ReportError: a column is missing, holds what its dtype can't hold (a fraction, a number of 64 bits and
             more), a number below its least, or a null that may not be.
     """
+    import pandas as pd
+
     missing = [c.name for c in columns if c.name not in frame.columns]
     if missing:
         raise ReportError(f"table {table} lacks {', '.join(missing)}", "Record it again with this version.")
     out: pd.DataFrame = frame[[c.name for c in columns]].copy()
     dtype: Any
     for c in columns:
-        dtype = "string" if c.dtype == "str" else c.dtype
+        dtype = c.dtype
+        if c.dtype == "str":
+            given = out[c.name].dtype  # one of pandas' two storages of nullable text, to be kept, or something else
+            dtype = given if isinstance(given, pd.StringDtype) and given.na_value is pd.NA else "string"
         try:
             out[c.name] = out[c.name].astype(dtype)
         except (TypeError, ValueError, OverflowError) as error:

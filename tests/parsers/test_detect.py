@@ -78,6 +78,7 @@ def test_sqlite(nsys_file, make):
         (gzip.compress(b"NVR\x00" * 100)[:-12], "can't be read"),
         ("a" * 5_000_000, "begins with 'aaa"),
     ],
+    ids=["empty", "text", "config", "program", "no gzip", "cut gzip", "one long line"],
 )
 def test_anything_else(make, content, says):
     with pytest.raises(ReportError, match=says):

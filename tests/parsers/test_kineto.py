@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelroof.models.errors import ReportError
-from kernelroof.parsers import json_stream
+from kernelroof.parsers import json_stream, kineto_events
 from kernelroof.parsers.kineto import Kineto, launches, read_kineto
 from pandas.testing import assert_frame_equal
 
@@ -264,6 +264,116 @@ def _assert_same(one: Kineto, other: Kineto) -> None:
         assert_frame_equal(getattr(one, table), getattr(other, table))
 
 
+TORCH_2_13 = """ {
+    "schemaVersion": 1,
+    "deviceProperties": [
+    ],
+      "with_stack": 1,
+    "displayTimeUnit": "ms",
+    "baseTimeNanoseconds": 1790857026000000000,
+    "traceEvents": [
+  {
+    "ph": "X",
+    "cat": "user_annotation",
+    "name": "prefill",
+    "pid": 4697,
+    "tid": 4697,
+    "ts": 5144380813820.124,
+    "dur": 50.250
+    ,
+    "args": {
+      "External id": 1,"Record function id": 0, "Ev Idx": 0
+    }
+  },
+  {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "aten::mm",
+    "pid": 4697,
+    "tid": 4697,
+    "ts": 5144380813821.125,
+    "dur": 7.001
+    ,
+    "args": {
+      "External id": 2,"Record function id": 0, "Concrete Inputs": ["", "}, {"], "Input Dims": [[1, 8], [8, 8]]
+    }
+  },
+  {
+    "ph": "X",
+    "cat": "python_function",
+    "name": "nn.Module: Linear_0",
+    "pid": 4697,
+    "tid": 4697,
+    "ts": 5144380813822.000,
+    "dur": 1.000
+    ,
+    "args": {
+      "Python parent id": null, "Python id": 1, "Ev Idx": 2
+    }
+  },
+  {
+    "name": "process_name",
+    "ph": "M",
+    "ts": 5144380813820.124,
+    "pid": 4697,
+    "tid": 0,
+    "args": {
+      "name": "python"
+    }
+  }
+  ],"traceName": "t.json"
+}
+"""
+
+
+def test_the_layout_of_torch_2_13_is_read(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(TORCH_2_13)
+    op = read_kineto(tmp_path / "t.json").ops.iloc[0]
+    assert (op["event"], op["name"], op["phase"], op["external_id"]) == (1, "aten::mm", "prefill", 2)
+    assert (op["start_ns"], op["dur_ns"], op["thread"]) == (1001, 7001, 4697)
+
+
+def _many(one: str) -> str:
+    """A trace of 6,000 events, some of which are `one`: more than a block of the file."""
+    events = [json.dumps(op("aten::mm", k, 1, k, **{"Input Dims": [[1, 2]] * 40})) for k in range(6000)]
+    events[3::1000] = [one] * 6
+    return f'{{"traceEvents": [{", ".join(events)}], "end": 1}}'
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        '"bandwidth": NaN, "External id": 5',
+        '"bandwidth": -Infinity, "External id": 5',
+        '"Kernel": "a\tb", "External id": 5',
+        '"Lone": "\\ud800", "External id": 5',
+        '"Inner": [{"External id": 1}, {"External id": 2}], "External id": 5',
+        '"Text": "{\\"External id\\": 1}, {", "External id": 5',
+        '"External id": 5, "Text": "}, {}, {}], \\\\", "Long": "' + "}, {" * 5000 + '"',
+    ],
+)
+def test_what_strict_json_forbids_or_boundaries_hide_in_changes_no_other_event(tmp_path: Path, args: str) -> None:
+    head = '{"ph": "X", "cat": "cpu_op", "name": "odd", "pid": 1, "tid": 8, "ts": 5.5, "dur": 1, "args": '
+    (tmp_path / "t.json").write_text(_many(f"{head}{{{args}}}}}"))
+    ops = read_kineto(tmp_path / "t.json").ops.sort_values("event")
+    odd = ops[ops["name"] == "odd"]
+    assert odd["event"].tolist() == list(range(3, 6000, 1000))
+    assert odd["external_id"].tolist() == [5] * 6
+    assert ops["event"].tolist() == list(range(6000))
+    rest = ops[ops["name"] != "odd"]
+    assert (rest["external_id"] == rest["event"]).all()
+
+
+def test_a_flaw_in_the_middle_of_a_long_file_is_named_by_its_place(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(_many('{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1}'))
+    with pytest.raises(ReportError, match=r"traceEvents\[3\] has no dur"):
+        read_kineto(tmp_path / "t.json")
+    bad = op("a", 0, 1, 1 << 70)
+    (tmp_path / "t.json").write_text(_many(json.dumps(bad)))
+    with pytest.raises(ReportError, match=r"traceEvents\[3\] has a value of the wrong kind"):
+        read_kineto(tmp_path / "t.json")
+
+
 def test_device_properties_are_kept(tmp_path: Path) -> None:
     path = write(tmp_path, CUDA, deviceProperties=[{"id": 0, "name": "NVIDIA H100", "numSms": 132}])
     assert read_kineto(path).device_properties == [{"id": 0, "name": "NVIDIA H100", "numSms": 132}]
@@ -419,7 +529,7 @@ def _ns(ts: float) -> int:
     return int(ts) * 1000 + round((ts - int(ts)) * 1000)
 
 
-def test_what_torch_records_today_is_read(tmp_path: Path) -> None:
+def test_what_torch_records_today_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -431,7 +541,16 @@ def test_what_torch_records_today_is_read(tmp_path: Path) -> None:
                     with record_function(f"step{k}"), record_function("model.layers.0.mlp"):
                         torch.nn.functional.linear(weight, weight)
     recorded.export_chrome_trace(str(tmp_path / "t.json"))
+    one_by_one: list[int] = []
+    convert = kineto_events._Columns._convert
+    monkeypatch.setattr(
+        kineto_events._Columns,
+        "_convert",
+        lambda self, position, event: one_by_one.append(position) or convert(self, position, event),
+    )
     kineto = read_kineto(tmp_path / "t.json")
+    # The layout of the day takes the quick way, all but the last event, which none follows.
+    assert len(one_by_one) == 1
     mm = kineto.ops[kineto.ops["name"] == "aten::mm"]
     assert list(zip(mm["phase"], mm["step"], mm["module"], strict=True)) == [
         ("prefill", 0, "model.layers.0.mlp"),
@@ -473,6 +592,13 @@ def test_impossible_times_are_refused(tmp_path: Path, value: float, field: str, 
         read_kineto(write(tmp_path, events))
 
 
+@pytest.mark.parametrize("ts", ["1767189312345678.901", "-1e1000000", "4503599627370496"])
+def test_impossible_times_are_refused_between_exact_ones(tmp_path: Path, ts: str) -> None:
+    times = [("1767189312345678.901", "0.4"), (ts, "1099511627776.0"), ("1767189312345680", "0.4")]
+    with pytest.raises(ReportError, match=r"traceEvents\[1\] has a value of the wrong kind"):
+        read_kineto(write_times(tmp_path, times))
+
+
 def test_names_and_numbers_that_no_table_can_hold(tmp_path: Path) -> None:
     steps = [user_range("decode", 0, 900), user_range("step" + "9" * 30, 10, 800)]
     table = read_kineto(write(tmp_path, [*steps, *GPU[:2], kernel("k\ud800", 5, 500, 90)])).kernels
@@ -483,8 +609,18 @@ def test_names_and_numbers_that_no_table_can_hold(tmp_path: Path) -> None:
     assert (threads < 0).all()
 
 
-@pytest.mark.parametrize("inside", ['"x": ' + "[" * 100_000, '"traceEvents": [' + '{"a":' * 100_000])
-def test_nesting_without_end_is_no_trace(tmp_path: Path, inside: str) -> None:
+@pytest.mark.parametrize(
+    "inside",
+    [
+        '"x": ' + "[" * 100_000,
+        '"traceEvents": [' + '{"a":' * 100_000,
+        '"traceEvents": [{"a": ' + "1" * 5000 + "}]}",
+        '"traceEvents": [{"a": ' + "[" * 5000 + "]" * 5000 + "}]}",
+        '"traceEvents": [{"ph": "X", "ts": 1e9' + "9" * 30 + "}]}",
+    ],
+    ids=["lists", "objects", "digits", "lists with an end", "exponent"],
+)
+def test_nesting_and_numbers_without_end_are_no_trace(tmp_path: Path, inside: str) -> None:
     path = tmp_path / "trace.json"
     path.write_text("{" + inside, encoding="utf-8")
     with pytest.raises(ReportError, match="not valid JSON"):
