@@ -59,9 +59,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _better(
-    spec: ModelSpec, workload: Workload, device: Device, gpu: Gpu, before: State, goal: str
-) -> list[Device]:
+def _better(spec: ModelSpec, workload: Workload, device: Device, gpu: Gpu, before: State, goal: str) -> list[Device]:
     """The best other GPUs for a goal, those that fit first; for memory those with more of it, the smallest first."""
     others = [_device(g, peak) for g in list_gpus() if g.key != gpu.key and (peak := _peak(g, workload.dtype))]
     states = {other: state_of(spec, workload, other) for other in others}

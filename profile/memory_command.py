@@ -15,7 +15,16 @@ from kernelroof.models.coefficients import coefficients
 from kernelroof.models.describe import experts
 from kernelroof.models.errors import UsageError
 from kernelroof.models.estimate import costs, ideal_times, quantised_peak
-from kernelroof.models.offload import TIERS, Tier, cold_cache, contiguous_waste, offload, paging, stream_byte_s, streamed_bytes
+from kernelroof.models.offload import (
+    TIERS,
+    Tier,
+    cold_cache,
+    contiguous_waste,
+    offload,
+    paging,
+    stream_byte_s,
+    streamed_bytes,
+)
 from kernelroof.models.parallel import largest_split_batch, split
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
