@@ -96,22 +96,22 @@ def expected_phase(
     for kernel in _kernels(spec, workload, gpu_key, phase, seen):
         peak = (quantised_peaks or {}).get(kernel.compute or "", flop_s)
         floor = max(kernel.flops / peak, kernel.bytes / byte_s)
-        known = not isinstance(kernel.expected, NotLearned)
-        each = PartTime(kernel.expected.seconds, kernel.expected.ideal_s) if known else PartTime(floor, floor)
-        so_far = parts.get(kernel.kind, PartTime(0, 0))
-        parts[kernel.kind] = PartTime(*(a + kernel.number * b for a, b in zip(so_far, each, strict=True)))
         if isinstance(kernel.expected, NotLearned):
-            seconds, low, high = (total + kernel.number * floor for total in (seconds, low, high))
-            ideal += kernel.number * floor
+            time = Expected(floor, floor, floor, floor, transferred=False, extrapolated=False)
             if kernel.expected.reason not in reasons:
                 reasons.append(kernel.expected.reason)
-            continue
-        seconds += kernel.number * kernel.expected.seconds
-        low += kernel.number * kernel.expected.low_s
-        high += kernel.number * kernel.expected.high_s
-        ideal += kernel.number * kernel.expected.ideal_s
-        measured += kernel.number * kernel.expected.seconds
-        transferred |= kernel.expected.transferred
+        else:
+            time = kernel.expected
+            measured += kernel.number * time.seconds
+        seconds += kernel.number * time.seconds
+        low += kernel.number * time.low_s
+        high += kernel.number * time.high_s
+        ideal += kernel.number * time.ideal_s
+        transferred |= time.transferred
+        so_far = parts.get(kernel.kind, PartTime(0, 0))
+        parts[kernel.kind] = PartTime(
+            so_far.seconds + kernel.number * time.seconds, so_far.ideal_s + kernel.number * time.ideal_s
+        )
     if not measured:
         return None
     return PhaseTime(seconds, low, high, ideal, measured / seconds, transferred, tuple(reasons), parts)

@@ -294,7 +294,7 @@ def _tensor(spec: ModelSpec, workload: Workload, device: Device, _before: State,
         fits = part.total_bytes <= device.memory_bytes
         after = State(part.prefill_s, part.step_s, part.tokens_per_s, part.total_bytes, tp * pp, fits)
         if tp > 1:
-            reason = f"each GPU reads {_gb(part.weight_bytes)} of weights and {_gb(part.kv_bytes)} of KV at most"
+            reason = f"each GPU holds {_gb(part.weight_bytes)} of weights and {_gb(part.kv_bytes)} of KV at most"
         else:
             reason = (
                 f"each GPU holds {_gb(part.total_bytes)}, the caches of both batches among it, which are in flight to "

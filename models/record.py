@@ -101,7 +101,7 @@ def estimate_record(
     record["tpot_ms"] = None
     record["tokens_per_s"] = None
     for phase in (prefill, decode):
-        phase.update(dict.fromkeys(_EXPECTED))
+        phase.update(dict.fromkeys((*_EXPECTED, "expected_measured_share", "expected_parts")))
     record["expected"] = {"known": False, "reason": "no device given"}
     record["host"] = None
     if flop_s and byte_s:

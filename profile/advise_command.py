@@ -15,7 +15,7 @@ from kernelroof.models.workload import Workload, make_workload
 from kernelroof.profile.estimate_command import workload_from
 from kernelroof.roofline.gpus import Gpu, find_gpu, list_gpus, peak_for, quantised_peaks
 from kernelroof.roofline.links import host_link, peer_link
-from kernelroof.roofline.text_table import text_table
+from kernelroof.roofline.text_table import WIDTH, text_table
 from kernelroof.roofline.units import fixed, quantity, seconds
 
 _OTHERS = 3
@@ -42,10 +42,11 @@ def run(args: argparse.Namespace) -> int:
         rows = [_row(lever, before, goal) for lever in found]
         print(json.dumps({"goal": goal, "before": before._asdict(), "levers": rows}, indent=2, allow_nan=False))
         return 0
-    print(
+    asked = (
         f"{spec.name} on {device.name}: batch {workload.batch}, prompt {workload.prompt}, output {workload.output}, "
         f"{workload.dtype}, weights {workload.weights_dtype}, KV {workload.kv_dtype}"
     )
+    print(textwrap.fill(asked, WIDTH))
     print(_now(before, device))
     print(f"levers, largest gain in {_WORDS[goal]} first (--goal {goal}):\n")
     print(_table(before, found, goal))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.models.workload import Workload, conventions, make_workload
 from kernelroof.roofline.gpus import find_gpu, peak_for, quantised_peaks
-from kernelroof.roofline.text_table import text_table
+from kernelroof.roofline.text_table import WIDTH, text_table
 from kernelroof.roofline.units import quantity, seconds
 
 AXES = ("model", "gpu", "batch", "prompt", "output", "dtype", "weights_dtype", "kv_dtype")
@@ -57,11 +58,11 @@ def run(args: argparse.Namespace) -> int:
     _print_best(table, args.sort, args.top)
     print(
         "ideal times at datasheet peaks (dense), real ones are longer: see `kernelroof estimate`; tokens/s: batch\n"
-        "over the first decode step (tpot_ms), prefill (ttft_ms) not in it; bound: of prefill/of decode"
+        "over the step, the first of decode (tpot_ms), prefill (ttft_ms) not in it; bound: of prefill/of decode"
     )
-    for line in conventions(*rows[0]).items():
-        if line[0] in ("mask", "cache", "head", "bytes"):
-            print(f"  {line[0]:<6} {line[1]}")
+    for convention, words in conventions(*rows[0]).items():
+        if convention in ("mask", "cache", "head", "bytes"):
+            print(textwrap.fill(words, WIDTH, initial_indent=f"  {convention:<6} ", subsequent_indent=" " * 9))
     for path in filter(None, (args.out, args.picture)):
         print(f"written: {path}")
     return 0
@@ -227,9 +228,9 @@ def _print_best(table: pd.DataFrame, column: str, top: int) -> None:
     if table.empty:
         return
     if alike:
-        print(f"all with {', '.join(alike)}")
+        print(textwrap.fill(f"all with {', '.join(alike)}", WIDTH, subsequent_indent="  "))
     header = [_SHORT.get(a, a) for a in varying]
-    header += ["memory", "fits", "prefill", "decode step", "tokens/s", "bound"]
+    header += ["memory", "fits", "prefill", "step", "tokens/s", "bound"]
     body = []
     for r in best.to_dict("records"):
         known = r["tpot_ms"] == r["tpot_ms"]
@@ -246,7 +247,7 @@ def _print_best(table: pd.DataFrame, column: str, top: int) -> None:
         )
     if body:
         texts = {i for i, a in enumerate(varying) if a not in ("batch", "prompt", "output")}
-        print(text_table(header, body, left=texts | {len(header) - 1}))
+        print(text_table(header, body, left=texts | {len(header) - 1}, names=texts))
     unknown = int(table["tokens_per_s"].isna().sum())
     if unknown:
         print(f"{unknown:,} rows have no times: see the column reason")

@@ -6,11 +6,10 @@ import textwrap
 from typing import Any
 
 from kernelroof.roofline.text_plot import text_roofline
+from kernelroof.roofline.text_table import WIDTH
 from kernelroof.roofline.units import fixed, quantity, seconds
 
 _WIDTH = 96
-_MOST = 110
-"""Lines that read best whole are broken only where a wide terminal would break them."""
 
 
 def estimate_card(record: dict[str, Any]) -> str:
@@ -21,13 +20,13 @@ def estimate_card(record: dict[str, Any]) -> str:
         *textwrap.wrap(
             f"{record['model']}: {record['parameters']:,} parameters{_active(record)} ({record['model_type']}), "
             "closed-form estimate",
-            _MOST,
+            WIDTH,
         ),
         *textwrap.wrap(record["architecture"], _WIDTH),
         *textwrap.wrap(
             f"batch {load['batch']}, prompt {load['prompt']}, output {load['output']}, compute {load['dtype']}, "
             f"weights {load['weights_dtype']}, KV {load['kv_dtype']}, {load['cache']} cache, {load['attn']}",
-            _MOST,
+            WIDTH,
         ),
     ]
     if device["name"]:
@@ -183,7 +182,12 @@ def _band(phase: dict[str, Any]) -> str:
     Where less than half of it was measured, the rest stands in at its ideal: then it is a least time, not a band.
     """
     low, high = (seconds(phase[f"expected_{end}_ms"] / 1e3, 3) for end in ("low", "high"))
-    return f"{low} - {high}" if phase["expected_measured_share"] > 0.5 else f"at least {low}"
+    return f"{low} - {high}" if mostly_measured(phase) else f"at least {low}"
+
+
+def mostly_measured(phase: dict[str, Any]) -> bool:
+    """Whether more than half of a phase's expected time rests on measured kernels."""
+    return bool(phase["expected_measured_share"] > 0.5)
 
 
 def _why(record: dict[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from kernelroof.models.architectures.shrink import shrink
 from kernelroof.models.errors import KernelroofError
 
 if TYPE_CHECKING:
-    from kernelroof.models.ops import Op
+    from kernelroof.models.ops import TracedOp
     from kernelroof.models.trace import Trace
 
 BATCH, PROMPT, OUTPUT, DTYPE = 1, 128, 1, "bfloat16"
@@ -136,7 +136,7 @@ def _closed(config: Mapping[str, Any], name: str, traced: Trace | None) -> tuple
         return None, error.what.removeprefix(f"{name}: ")
 
 
-def compared(ops: Iterable[Op], recurrent: bool) -> Iterator[Op]:
+def compared(ops: Iterable[TracedOp], recurrent: bool) -> Iterator[TracedOp]:
     """The ops whose FLOPs the closed form's products are.
 
     A causal convolution belongs to the recurrence that it feeds, as scans do; where there is none, what the trace
@@ -180,7 +180,7 @@ def idle_parameters(config: Mapping[str, Any], traced: Trace) -> Idle:
     for name, size in traced.idle.items():
         highest = next((above for above in _prefixes(name) if above not in busy), name)
         parts[re.sub(r"\.\d+(?=\.|$)", ".*", highest)] += size
-    head = getattr(model.get_output_embeddings(), "weight", None)
+    head: Any = getattr(model.get_output_embeddings(), "weight", None)
     table = getattr(model.get_input_embeddings(), "weight", None)
     return Idle(dict(parts), int(head.numel()) if head is not None and head is table else 0)
 

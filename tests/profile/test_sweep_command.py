@@ -106,6 +106,17 @@ def test_compare_is_the_estimates_side_by_side(capsys):
     assert all(len(line) <= 120 for line in shown.splitlines())
 
 
+def test_compare_says_where_little_was_measured(capsys):
+    words = ["compare", "llama-3-8b", "--gpu", "h100-sxm", "--gpu", "l4", "--weights-dtype"]
+    assert main([*words, "int4-g128"]) == 0
+    packed = capsys.readouterr().out.splitlines()
+    assert main([*words, "bfloat16"]) == 0
+    plain = capsys.readouterr().out.splitlines()
+    assert "≥" in packed[3]
+    assert "≥" not in plain[3]
+    assert all(len(line) <= 110 for line in packed + plain)
+
+
 def test_batching_says_51_25_percent(capsys):
     assert main(["batching", "--lengths", "200,100,30,80", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
