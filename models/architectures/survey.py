@@ -182,7 +182,8 @@ def idle_parameters(config: Mapping[str, Any], traced: Trace) -> Idle:
         parts[re.sub(r"\.\d+(?=\.|$)", ".*", highest)] += size
     head: Any = getattr(model.get_output_embeddings(), "weight", None)
     table = getattr(model.get_input_embeddings(), "weight", None)
-    return Idle(dict(parts), int(head.numel()) if head is not None and head is table else 0)
+    tied = int(head.numel()) if head is not None else 0
+    return Idle(dict(parts), tied if head is table else 0)
 
 
 def _prefixes(name: str) -> list[str]:

@@ -189,6 +189,10 @@ def test_absorbed_latents_multiply_what_the_algebra_says():
     assert absorbed(LLAMA) is None
 
 
+def test_the_estimate_of_a_latent_cache_points_to_the_lever():
+    assert any("anew in every forward" in note for note in latent_model().notes)
+
+
 def test_absorbing_is_a_lever_of_decode_alone():
     spec = latent_model()
     load = make_workload(spec, batch=2, prompt=1000)
