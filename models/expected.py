@@ -8,13 +8,15 @@ kernels are not in it, nor is the host: see `launches_per_step`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kernelroof.models.coefficients import cache_bytes
+from kernelroof.models.coefficients import cache_bytes, formats_of
 from kernelroof.models.dtypes import BITS
 from kernelroof.models.efficiency import Expected, NotLearned, expected_attention, expected_gemm
 from kernelroof.models.estimate import distinct_experts
+from kernelroof.models.formats import Format
 from kernelroof.models.layers import Linear
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload, precision_of
@@ -27,6 +29,13 @@ norms, rotary embedding, cache, activation and residuals; besides them embedding
 _MEASURED_FORMATS = {"fp8": "fp8", "fp8-static": "fp8", "fp8-channel": "fp8"}
 """Formats whose products were measured as such, and the name of their measurements. Those of block-scaled fp8 are
 left out: none took less than 60 microseconds, which is the host's time and not the kernels'."""
+
+
+class PartTime(NamedTuple):
+    """What one kind of kernel adds to a phase: expected seconds, and those at its own roofs."""
+
+    seconds: float
+    ideal_s: float
 
 
 class PhaseTime(NamedTuple):
@@ -43,19 +52,32 @@ class PhaseTime(NamedTuple):
     """Some of it was measured on another GPU of the same architecture."""
     reasons: tuple[str, ...]
     """Why the rest has its ideal time."""
+    parts: Mapping[str, PartTime]
+    """By kind of kernel: why it takes longer than the ideal."""
 
 
 class _Kernel(NamedTuple):
     """`number` alike kernels: what to expect of one, and its work for where nothing is known."""
 
+    kind: str
     number: float
     expected: Expected | NotLearned
     flops: float
     bytes: float
+    compute: str | None = None
+    """Class of quantised operands, see `kernelroof.models.formats`."""
 
 
 def expected_phase(
-    spec: ModelSpec, workload: Workload, gpu_key: str, phase: str, *, flop_s: float, byte_s: float, context: int = 0
+    spec: ModelSpec,
+    workload: Workload,
+    gpu_key: str,
+    phase: str,
+    *,
+    flop_s: float,
+    byte_s: float,
+    context: int = 0,
+    quantised_peaks: Mapping[str, float] | None = None,
 ) -> PhaseTime | None:
     """What to expect of a prefill, or of a decode step.
 
@@ -63,29 +85,36 @@ def expected_phase(
         phase: "prefill" or "decode".
         flop_s, byte_s: the GPU's peaks, for what was not measured.
         context: tokens that a decode step sees, its own among them; 0: prompt + 1.
+        quantised_peaks: peaks (FLOP/s) of products of quantised operands, by class.
 
     Returns None where nothing of it was measured on this GPU or one of its architecture.
     """
     seen = context or workload.prompt + 1
     seconds = low = high = ideal = measured = 0.0
     transferred, reasons = False, []
+    parts: dict[str, PartTime] = {}
     for kernel in _kernels(spec, workload, gpu_key, phase, seen):
-        floor = max(kernel.flops / flop_s, kernel.bytes / byte_s)
+        peak = (quantised_peaks or {}).get(kernel.compute or "", flop_s)
+        floor = max(kernel.flops / peak, kernel.bytes / byte_s)
         if isinstance(kernel.expected, NotLearned):
-            seconds, low, high = (total + kernel.number * floor for total in (seconds, low, high))
-            ideal += kernel.number * floor
+            time = Expected(floor, floor, floor, floor, transferred=False, extrapolated=False)
             if kernel.expected.reason not in reasons:
                 reasons.append(kernel.expected.reason)
-            continue
-        seconds += kernel.number * kernel.expected.seconds
-        low += kernel.number * kernel.expected.low_s
-        high += kernel.number * kernel.expected.high_s
-        ideal += kernel.number * kernel.expected.ideal_s
-        measured += kernel.number * kernel.expected.seconds
-        transferred |= kernel.expected.transferred
+        else:
+            time = kernel.expected
+            measured += kernel.number * time.seconds
+        seconds += kernel.number * time.seconds
+        low += kernel.number * time.low_s
+        high += kernel.number * time.high_s
+        ideal += kernel.number * time.ideal_s
+        transferred |= time.transferred
+        so_far = parts.get(kernel.kind, PartTime(0, 0))
+        parts[kernel.kind] = PartTime(
+            so_far.seconds + kernel.number * time.seconds, so_far.ideal_s + kernel.number * time.ideal_s
+        )
     if not measured:
         return None
-    return PhaseTime(seconds, low, high, ideal, measured / seconds, transferred, tuple(reasons))
+    return PhaseTime(seconds, low, high, ideal, measured / seconds, transferred, tuple(reasons), parts)
 
 
 def launches_per_step(spec: ModelSpec) -> int:
@@ -109,9 +138,11 @@ def _kernels(spec: ModelSpec, workload: Workload, gpu_key: str, phase: str, seen
                 "logit": logits,
                 "context": workload.batch * (workload.prompt if prefill else seen),
             }
-            held = formats.of(f"layers.{group.indices[0]}.{linear.name}")
-            stored = held.matrix_bytes(linear.inputs, linear.outputs)
-            yield _product(linear, group.layers, rows[linear.per], gpu_key, held.name, workload.dtype, stored, unit)
+            counts: Counter[Format] = Counter()
+            for layers, held in formats_of(group, linear, formats):
+                counts[held] += layers
+            for held, layers in counts.items():
+                yield _product(linear, layers, rows[linear.per], gpu_key, held, workload.dtype)
         core = group.attention
         if core is not None:
             context = workload.prompt if prefill else seen
@@ -136,21 +167,20 @@ def _kernels(spec: ModelSpec, workload: Workload, gpu_key: str, phase: str, seen
                 )
             else:
                 known = NotLearned("attention over a latent or shared cache was not measured", None)
-            flops = 2 * workload.batch * core.heads * (core.head_dim + core.value_dim) * queries * pairs
-            yield _Kernel(group.layers, known, flops, moved)
+            per_pair = 2 * core.heads * (core.head_dim + core.value_dim) + core.more_flops
+            yield _Kernel("attention", group.layers, known, workload.batch * per_pair * queries * pairs, moved)
         if group.state is not None:
             state = workload.batch * 2 * group.state.elements * (group.state.bits or 8 * unit) / 8
             known = NotLearned("recurrences were not measured", None)
-            yield _Kernel(group.layers, known, tokens * group.state.scan_flops, state)
+            yield _Kernel("recurrences", group.layers, known, tokens * group.state.scan_flops, state)
     head = spec.head
-    yield _product(head, 1, logits, gpu_key, workload.dtype, workload.dtype, head.elements * unit, unit)
+    yield _product(head, 1, logits, gpu_key, formats.head_format, workload.dtype)._replace(kind="head")
 
 
-def _product(
-    linear: Linear, layers: int, rows: int, gpu_key: str, stored_as: str, run: str, stored: float, unit: int
-) -> _Kernel:
+def _product(linear: Linear, layers: int, rows: int, gpu_key: str, held: Format, run: str) -> _Kernel:
     """A matrix's product in all layers of its group; routed experts share the rows among those that are met."""
     count: float = layers
+    unit = BITS[run] // 8
     if linear.copies > 1:
         met = linear.copies if linear.dense else distinct_experts(linear.copies, linear.used, rows)
         rows = max(1, round(rows * linear.run / met))
@@ -158,11 +188,15 @@ def _product(
     known: Expected | NotLearned
     if linear.copies > 1:
         known = NotLearned("routed experts were not measured", None)
-    elif stored_as == run:
+    elif held.name == run:
         known = expected_gemm(gpu_key, run, rows, linear.outputs, linear.inputs)
-    elif stored_as in _MEASURED_FORMATS:
-        known = expected_gemm(gpu_key, _MEASURED_FORMATS[stored_as], rows, linear.outputs, linear.inputs)
+    elif held.name in _MEASURED_FORMATS:
+        known = expected_gemm(gpu_key, _MEASURED_FORMATS[held.name], rows, linear.outputs, linear.inputs)
     else:
-        known = NotLearned(f"products with weights in {stored_as} were not measured", None)
-    flops = 2 * rows * linear.elements
-    return _Kernel(count, known, flops, stored + rows * (linear.inputs + linear.outputs) * unit)
+        known = NotLearned(f"products with weights in {held.name} were not measured", None)
+    # As in the estimate: what is applied to the whole cache again is not counted as a quantised product.
+    compute = held.compute if linear.per == "token" and linear.bits is None else None
+    kind = "routed experts" if linear.copies > 1 else "products"
+    stored = held.matrix_bytes(linear.inputs, linear.outputs)
+    moved = stored + rows * (linear.inputs + linear.outputs) * unit
+    return _Kernel(kind, count, known, 2 * rows * linear.elements, moved, compute)

@@ -35,4 +35,5 @@ def latent_note(latent: bool, version: str | None) -> str:
     """Which layout of the latent cache is counted, and why."""
     held = "the latent and the rotated key per token" if latent else "expanded keys and values of all heads"
     why = f"as the installed transformers {version} does" if version else "as transformers 5.15 and later do"
-    return f"latent attention caches {held}, {why}"
+    again = "; all keys and values are made of it anew in every forward, which engines avoid: see `kernelroof advise`"
+    return f"latent attention caches {held}, {why}{again if latent else ''}"

@@ -17,7 +17,8 @@ from kernelroof.models.coefficients import Coefficients, coefficients
 from kernelroof.models.errors import UsageError
 from kernelroof.models.estimate import Costs, PhaseCost, compute_time, costs, quantised_peak
 from kernelroof.models.forward import Part, forward_cost
-from kernelroof.models.offload import TIERS, offload
+from kernelroof.models.latent import absorbed
+from kernelroof.models.offload import TIERS, offload, streamed_bytes
 from kernelroof.models.parallel import split
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload, precision_of
@@ -52,6 +53,10 @@ class Assumed(NamedTuple):
     """Probability that a drafted token is right, each by itself."""
     draft_step_s: float = 0.0
     """Time to draft one token; 0 for drafts looked up in the text."""
+    draft_prefill_s: float = 0.0
+    """A draft model reads the prompt too."""
+    draft_bytes: float = 0.0
+    """What a draft model holds beside the model: weights, cache, overhead."""
     shared_prompt: float = 0.5
     """Share of the prompt whose cache is already there."""
     chunk: int = 512
@@ -72,13 +77,21 @@ class State(NamedTuple):
 
 
 class Lever(NamedTuple):
-    """One change: its state, why it helps and what it runs into. `after` is None where it does not apply."""
+    """One change: its state, why it helps and what it runs into. `after` is None where it does not apply.
+
+    against: the state that the gain is over, where it is not the present one.
+    """
 
     name: str
     setting: str
     after: State | None
     reason: str
     limit: str
+    against: State | None = None
+
+    def gain(self, before: State, goal: str) -> float | None:
+        """How many times better for a goal; None where the lever does not apply."""
+        return None if self.after is None else gain(self.against or before, self.after, goal)
 
 
 def state_of(spec: ModelSpec, workload: Workload, device: Device) -> State:
@@ -120,10 +133,11 @@ def best_first(found: Sequence[Lever], before: State, goal: str) -> list[Lever]:
     """Levers that apply, largest gain first; what turns from not fitting to fitting leads; the rest after them."""
 
     def key(lever: Lever) -> tuple[int, float]:
-        if lever.after is None:
+        better = lever.gain(before, goal)
+        if lever.after is None or better is None:
             return (2, 0.0)
         rescued = lever.after.fits and not before.fits
-        return (0 if rescued else 1, -gain(before, lever.after, goal))
+        return (0 if rescued else 1, -better)
 
     return sorted(found, key=key)
 
@@ -156,10 +170,14 @@ _PARTS = (
 
 
 def _what_shrinks(before: PhaseCost, after: PhaseCost) -> str:
-    """The byte term of a decode step that shrinks most, against all bytes of the step."""
-    field, words = max(_PARTS, key=lambda part: getattr(before, part[0]) - getattr(after, part[0]))
-    old, new = getattr(before, field), getattr(after, field)
-    return f"{words} {_gb(old)} -> {_gb(new)} of {_gb(before.executed_bytes)} moved per step"
+    """The byte terms of a decode step that shrink by more than a hundredth of it, or the one that shrinks most."""
+    saved = {part: getattr(before, part[0]) - getattr(after, part[0]) for part in _PARTS}
+    shrinking = sorted((p for p in _PARTS if saved[p] > 0.01 * before.executed_bytes), key=lambda p: -saved[p])
+    terms = [
+        f"{words} {_gb(getattr(before, field))} -> {_gb(getattr(after, field))}"
+        for field, words in shrinking or [max(_PARTS, key=lambda p: saved[p])]
+    ]
+    return f"{', '.join(terms)} of {_gb(before.executed_bytes)} moved per step"
 
 
 def _what_is_left(cost: Costs, device: Device) -> str:
@@ -175,15 +193,19 @@ def _gb(size: float) -> str:
     return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.2f} MB"
 
 
+_SAME = 0.97
+"""A format that leaves more than this share of the bytes is no other format: fp8 per tensor after fp8 per block."""
+
+
 def _formats(
     spec: ModelSpec, workload: Workload, device: Device, field: str, name: str, formats: Sequence[str], note: str
 ) -> list[Lever]:
-    before = costs(spec, workload)
+    before, held = costs(spec, workload), "weight_bytes" if field == "weights_dtype" else "kv_bytes"
     found = []
     for dtype in formats:
         change: dict[str, Any] = {field: dtype}
         cost = costs(spec, workload._replace(**change))
-        if cost.weight_bytes + cost.kv_bytes >= before.weight_bytes + before.kv_bytes:
+        if getattr(cost, held) > _SAME * getattr(before, held):
             continue
         found.append(
             Lever(
@@ -234,15 +256,18 @@ def _continuous(spec: ModelSpec, workload: Workload, device: Device, before: Sta
         return [Lever("continuous batching", "", None, "a batch of one has no idle slots", "raise the batch first")]
     lengths = assumed.lengths * (16 * workload.batch // len(assumed.lengths) + 1)
     fixed, joined = static_batches(lengths, workload.batch), continuous_batches(lengths, workload.batch)
-    rate = before.tokens_per_s * joined.utilisation / fixed.utilisation
+    # "Now" counts every slot as useful, which no policy exceeds: the gain is over a static batch of the same lengths.
+    static, after = (before._replace(tokens_per_s=before.tokens_per_s * b.utilisation) for b in (fixed, joined))
     return [
         Lever(
             "continuous batching",
             f"{workload.batch:,} slots",
-            before._replace(tokens_per_s=rate),
+            after,
             f"useful slots {100 * fixed.utilisation:.1f} -> {100 * joined.utilisation:.1f} % "
-            f"(outputs of {', '.join(map(str, assumed.lengths))} tokens, assumed)",
+            f"(outputs of {', '.join(map(str, assumed.lengths))} tokens, assumed): {static.tokens_per_s:.0f} -> "
+            f"{after.tokens_per_s:.0f} tokens/s, the gain is over the former",
             "needs requests waiting; prefills then come between decode steps",
+            static,
         )
     ]
 
@@ -269,9 +294,12 @@ def _tensor(spec: ModelSpec, workload: Workload, device: Device, _before: State,
         fits = part.total_bytes <= device.memory_bytes
         after = State(part.prefill_s, part.step_s, part.tokens_per_s, part.total_bytes, tp * pp, fits)
         if tp > 1:
-            reason = f"each GPU reads {_gb(part.weight_bytes)} of weights and {_gb(part.kv_bytes)} of KV at most"
+            reason = f"each GPU holds {_gb(part.weight_bytes)} of weights and {_gb(part.kv_bytes)} of KV at most"
         else:
-            reason = f"each GPU holds {_gb(part.total_bytes)}; two batches in flight keep both busy"
+            reason = (
+                f"each GPU holds {_gb(part.total_bytes)}, the caches of both batches among it, which are in flight to "
+                "keep both GPUs busy"
+            )
         limit = (
             f"{part.collectives_per_step} collectives per step: {1e6 * part.step_comm_s:.0f} us of "
             f"{1e6 * part.step_s:.0f} us; {part.tokens_per_s / tp:.0f} tokens/s per GPU"
@@ -292,6 +320,25 @@ def _fused(spec: ModelSpec, workload: Workload, device: Device, _before: State, 
         f"{_gb(cost.prefill.executed_bytes)}, and skips what the mask hides"
     )
     return [Lever("fused attention", "sdpa", _state(cost, workload.batch, device), reason, "decode gains little")]
+
+
+def _latent(spec: ModelSpec, workload: Workload, device: Device, before: State, _assumed: Assumed) -> list[Lever]:
+    other = absorbed(spec)
+    if other is None:
+        return []
+    cost, old = costs(other, workload), costs(spec, workload)
+    step = _state(cost, workload.batch, device)
+    return [
+        Lever(
+            "absorbed latents",
+            "decode",
+            # Prompts are still expanded: there absorbing costs more FLOPs than it saves.
+            before._replace(step_s=step.step_s, tokens_per_s=step.tokens_per_s),
+            f"engines attend to the latent cache itself, Hugging Face makes all keys and values anew in each step: "
+            f"{_what_shrinks(old.first_step, cost.first_step)}",
+            f"{_what_is_left(cost, device)}; needs an engine that does it (vLLM, SGLang, TensorRT-LLM)",
+        )
+    ]
 
 
 def _cache(spec: ModelSpec, workload: Workload, device: Device, _before: State, _assumed: Assumed) -> list[Lever]:
@@ -316,12 +363,15 @@ def _offload(spec: ModelSpec, workload: Workload, device: Device, before: State,
     weights = costs(spec, workload).weight_bytes
     if excess > weights:
         return [Lever("offload", "", None, f"{_gb(excess)} do not fit, more than the weights", "")]
-    spilled = offload(TIERS[0], excess_bytes=excess, step_s=before.step_s, link_byte_s=device.host_byte_s)
+    model, link = coefficients(spec, precision_of(spec, workload)), device.host_byte_s
+    each, all_at_once = (streamed_bytes(model, excess, n) for n in (workload.batch, workload.batch * workload.prompt))
+    spilled = offload(TIERS[0], streamed=each, step_s=before.step_s, link_byte_s=link)
+    prompt = offload(TIERS[0], streamed=all_at_once, step_s=before.prefill_s, link_byte_s=link)
     step = spilled.step_s
-    after = State(
-        max(before.prefill_s, spilled.stream_s), step, workload.batch / step, float(device.memory_bytes), 1, True
-    )
-    reason = f"{_gb(excess)} of weights stay in host memory and are streamed in every forward"
+    after = State(prompt.step_s, step, workload.batch / step, float(device.memory_bytes), 1, True)
+    reason = f"{_gb(excess)} of weights stay in host memory, and {_gb(each)} of them are streamed in every step"
+    if each < excess:
+        reason += " (routed experts, those that a token meets)"
     limit = f"the host link: {spilled.slowdown:.1f} x the time of a step with all weights on the GPU"
     return [Lever("offload", "host memory", after, reason, limit)]
 
@@ -337,11 +387,17 @@ def _speculative(spec: ModelSpec, workload: Workload, device: Device, before: St
     verify_s = max(verify.compute_s(device.flop_s, device.apart(model)), (verify.bytes + copied) / device.byte_s)
     step = (verify_s + k * assumed.draft_step_s) / tokens
     extra = verify.flops / plain.flops
+    after = before._replace(
+        step_s=step,
+        tokens_per_s=workload.batch / step,
+        prefill_s=before.prefill_s + assumed.draft_prefill_s,
+        total_bytes=before.total_bytes + assumed.draft_bytes,
+    )
     return [
         Lever(
             "speculative decoding",
             f"{k} drafted",
-            before._replace(step_s=step, tokens_per_s=workload.batch / step),
+            after._replace(fits=after.total_bytes <= device.memory_bytes),
             f"{tokens:.2f} tokens per pass over the weights (each draft right with {a:g}, assumed)",
             f"{extra:.1f} x the FLOPs per pass: no gain once decode is compute-bound; drafting costs "
             f"{1e3 * k * assumed.draft_step_s:.2f} ms per pass",
@@ -359,7 +415,10 @@ def _prefix(spec: ModelSpec, workload: Workload, device: Device, before: State, 
     peaks = device.flop_s, device.byte_s, device.apart(model)
     shrunk = _phase_s(cost, cost.prefill, device) * rest.ideal_s(*peaks)
     whole = forward_cost(model, [Part(workload.prompt, 0, workload.batch)]).ideal_s(*peaks)
-    saved = (workload.batch - 1) * past * cost.kv_bytes_per_token
+    capacity = workload.prompt + workload.output
+    # A window ends with the sequence's own tokens: what it has left of the shared ones can be shared.
+    shared = sum(g.kept_bytes * max(0, past - max(0, capacity - g.window)) for g in model.windows)
+    saved = (workload.batch - 1) * shared * (1 + workload.overhead)
     after = before._replace(prefill_s=shrunk / whole, total_bytes=before.total_bytes - saved)
     return [
         Lever(
@@ -410,6 +469,7 @@ _LEVERS: tuple[_Make, ...] = (
     _continuous,
     _tensor,
     _fused,
+    _latent,
     _cache,
     _offload,
     _speculative,

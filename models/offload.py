@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from kernelroof.models.coefficients import Coefficients
+from kernelroof.models.estimate import distinct_experts
+
 
 class Tier(NamedTuple):
     """A place to keep bytes."""
@@ -37,6 +40,17 @@ def stream_byte_s(tier: Tier, link_byte_s: float) -> float:
     return min(tier.byte_s, link_byte_s) if tier.via_link else tier.byte_s
 
 
+def streamed_bytes(model: Coefficients, excess_bytes: float, tokens: int) -> float:
+    """What a forward of `tokens` tokens reads of weights outside the GPU, `excess_bytes` of them.
+
+    Routed experts go out first: of them only those are read that a token meets.
+    """
+    held = sum(e.experts * e.bytes_each for e in model.experts)
+    read = sum(distinct_experts(e.experts, e.used, tokens) * e.bytes_each for e in model.experts)
+    routed = min(max(excess_bytes, 0.0), held)
+    return max(excess_bytes, 0.0) - routed + (routed * read / held if held else 0.0)
+
+
 class Offload(NamedTuple):
     """Weights that do not fit, streamed from a tier in every forward."""
 
@@ -49,11 +63,11 @@ class Offload(NamedTuple):
     """Over the same step with all weights in the GPU's memory."""
 
 
-def offload(tier: Tier, *, excess_bytes: float, step_s: float, link_byte_s: float) -> Offload:
-    """A decode step of `step_s` seconds when `excess_bytes` of its weights come from `tier` each time."""
-    stream_s = max(excess_bytes, 0.0) / stream_byte_s(tier, link_byte_s)
+def offload(tier: Tier, *, streamed: float, step_s: float, link_byte_s: float) -> Offload:
+    """A decode step of `step_s` seconds when `streamed` bytes of its weights come from `tier` each time."""
+    stream_s = max(streamed, 0.0) / stream_byte_s(tier, link_byte_s)
     total = max(step_s, stream_s)
-    return Offload(tier.name, max(excess_bytes, 0.0), stream_s, total, total / step_s)
+    return Offload(tier.name, max(streamed, 0.0), stream_s, total, total / step_s)
 
 
 class ColdCache(NamedTuple):

@@ -1,8 +1,9 @@
 """One model on several GPUs: what each holds, computes and sends, under tensor and pipeline parallelism.
 
-Tensor parallelism (tp) divides every matrix and every head among the GPUs; each layer ends its attention
-and its MLP with one all-reduce of the activations. Pipeline parallelism (pp) divides the layers; each
-boundary hands the activations on. A ring all-reduce of n bytes sends 2 (tp - 1) / tp * n from each GPU
+Tensor parallelism (tp) divides every matrix and every head among the GPUs; a layer's attention (or recurrence)
+and its MLP, whichever it has, each end with one all-reduce of the activations. Pipeline parallelism (pp) divides
+the layers; each boundary hands the activations on, and as many batches as stages are in flight, whose caches all
+have to be held. A ring all-reduce of n bytes sends 2 (tp - 1) / tp * n from each GPU
 (Thakur, Rabenseifner, Gropp, 2005), an all-gather (tp - 1) / tp.
 """
 
@@ -11,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kernelroof.models.capacity import largest
 from kernelroof.models.dtypes import BITS
 from kernelroof.models.errors import UsageError
-from kernelroof.models.estimate import PhaseCost, compute_time, costs, quantised_peak
+from kernelroof.models.estimate import Costs, PhaseCost, compute_time, costs, quantised_peak
 from kernelroof.models.layers import Attention, LayerGroup, Linear
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload
@@ -30,6 +32,7 @@ class Split(NamedTuple):
     pp: int
     weight_bytes: int
     kv_bytes: float
+    """Of all batches in flight: one per pipeline stage."""
     total_bytes: float
     sent_bytes_per_step: float
     """By one GPU in a decode step."""
@@ -76,17 +79,17 @@ def split(
         apart = quantised_peak(cost.quantised, quantised_peaks or {}, flop_s)
         prefill, step = (_phase_s(phase, flop_s, byte_s, executed, apart) for phase in (cost.prefill, cost.first_step))
         times.append((prefill, step))
-        sizes.append((cost.total_bytes, cost.weight_bytes, cost.kv_bytes))
+        sizes.append((_in_flight(cost, pp, workload.overhead), cost.weight_bytes, pp * cost.kv_bytes))
     total, weights, kv = max(sizes)
     unit = BITS[workload.dtype] // 8
-    reduces = 2 * spec.layers if tp > 1 else 0
+    reduces = _reduces(spec) if tp > 1 else 0
     gathers = 1 if tp > 1 else 0
     hands = pp - 1
 
     def sent(tokens: int, logits: int) -> float:
         """By the GPU that sends most: every stage's all-reduces, and the logits of the last."""
         activations = tokens * spec.hidden * unit
-        per_stage = 2 * max(s.layers for s in stages) * 2 * (tp - 1) / tp * activations
+        per_stage = max(_reduces(s) for s in stages) * 2 * (tp - 1) / tp * activations
         return per_stage + (hands > 0) * activations + (tp - 1) / tp * logits * spec.vocab * unit
 
     def comm_s(tokens: int, logits: int) -> float:
@@ -115,6 +118,39 @@ def split(
         prefill_s=sum(prefill for prefill, _ in times) + prefill_comm,
         tokens_per_s=batch / slowest,
     )
+
+
+def largest_split_batch(spec: ModelSpec, workload: Workload, *, tp: int, pp: int, memory_bytes: float) -> int:
+    """Sequences per batch that fit every GPU of a tp x pp split; 0 if not even one does."""
+    shards = [_shard(stage, tp) for stage in _stages(spec, pp)]
+
+    def fits(batch: int) -> bool:
+        load = workload._replace(batch=batch)
+        return all(_in_flight(costs(s, load), pp, workload.overhead) <= memory_bytes for s in shards)
+
+    return largest(fits)
+
+
+def _in_flight(cost: Costs, pp: int, overhead: float) -> float:
+    """Bytes of one GPU of a stage: with a batch in every stage, each stage keeps the caches of all of them."""
+    return float(cost.total_bytes + (pp - 1) * cost.kv_bytes * (1 + overhead))
+
+
+def _reduces(spec: ModelSpec) -> int:
+    """All-reduces of one forward: layers may lack an attention or an MLP."""
+    return sum(g.layers * (_mixes(g) + any(not _mixer(li) for li in g.linears)) for g in spec.groups)
+
+
+def _mixes(group: LayerGroup) -> bool:
+    return group.attention is not None or group.state is not None or any(_mixer(li) for li in group.linears if li.run)
+
+
+def _mixer(linear: Linear) -> bool:
+    """Whether a matrix belongs to what mixes tokens, not to the MLP."""
+    return linear.name.split(".", 1)[0] in _MIXERS
+
+
+_MIXERS = ("self_attn", "encoder_attn", "linear_attn", "mamba", "conv")
 
 
 def _phase_s(phase: PhaseCost, flop_s: float, byte_s: float, executed: bool, apart: float) -> float:
@@ -172,30 +208,34 @@ def _shard_group(group: LayerGroup, hidden: int, tp: int, name: str) -> LayerGro
     if core is not None:
         if core.heads % tp:
             raise UsageError(f"{name}: {core.heads} heads do not divide among {tp} GPUs", "Choose another --tp.")
-        kv_heads = max(1, core.kv_heads // tp)
+        kv_heads = -(-core.kv_heads // tp)
         # A latent cache belongs to all heads at once, so every GPU keeps all of it.
         divides = core.kept_width in (0, core.kv_heads * (core.head_dim + core.value_dim))
-        part = core.kv_heads // kv_heads if divides else 1
+        held, of = (kv_heads, core.kv_heads) if divides else (1, 1)
+        indexed = any(".indexer." in li.name for li in group.linears)  # an indexer is not divided
         core = core._replace(
             heads=core.heads // tp,
             kv_heads=kv_heads,
-            kept_width=core.kept_width // part,
-            read_width=core.read_width // part,
+            kept_width=core.kept_width * held // of,
+            read_width=core.read_width * held // of,
+            more_flops=core.more_flops if indexed else -(-core.more_flops // tp),
         )
     return group._replace(linears=linears, attention=core, state=state, inner=-(-group.inner // tp))
 
 
-_WHOLE = ("gate", "router", "q_a_proj", "kv_a_proj_with_mqa", "kv_a_proj")
+_WHOLE = ("gate", "router", "q_a_proj", "kv_a_proj_with_mqa", "kv_a_proj", "f_a_proj", "g_a_proj")
 """Last parts of names of matrices that every GPU holds whole: routers and projections into a latent."""
+_FROM_LATENT = ("q_b_proj", "kv_b_proj", "f_b_proj", "g_b_proj", "dt_proj")
+"""Those that lead from a latent to heads: their outputs are divided, though their input is not the hidden state."""
 
 
 def _shard_linear(linear: Linear, hidden: int, tp: int, core: Attention | None) -> Linear:
     last = linear.name.rsplit(".", 1)[-1]
-    if last in _WHOLE:
+    if last in _WHOLE or ".indexer." in linear.name:
         return linear
     ways = tp
     if last in ("k_proj", "v_proj") and core is not None:
         ways = min(tp, core.kv_heads)  # fewer K and V heads than GPUs: each head is held by several
-    if linear.inputs == hidden:
+    if linear.inputs == hidden or last in _FROM_LATENT:
         return linear._replace(outputs=-(-linear.outputs // ways))
     return linear._replace(inputs=-(-linear.inputs // ways))

@@ -101,12 +101,12 @@ def estimate_record(
     record["tpot_ms"] = None
     record["tokens_per_s"] = None
     for phase in (prefill, decode):
-        phase.update(dict.fromkeys(_EXPECTED))
+        phase.update(dict.fromkeys((*_EXPECTED, "expected_measured_share", "expected_parts")))
     record["expected"] = {"known": False, "reason": "no device given"}
     record["host"] = None
     if flop_s and byte_s:
         _add_times(record, cost, workload, flop_s, byte_s, apart)
-        _add_expected(record, spec, workload, gpu_key, flop_s, byte_s)
+        _add_expected(record, spec, workload, gpu_key, flop_s, byte_s, known)
     if checkpoint is not None:
         record["checkpoint"] = dict(checkpoint)
     return record
@@ -161,7 +161,13 @@ def _add_times(
 
 
 def _add_expected(
-    record: dict[str, Any], spec: ModelSpec, workload: Workload, gpu_key: str | None, flop_s: float, byte_s: float
+    record: dict[str, Any],
+    spec: ModelSpec,
+    workload: Workload,
+    gpu_key: str | None,
+    flop_s: float,
+    byte_s: float,
+    quantised_peaks: Mapping[str, float],
 ) -> None:
     """What measured kernels make of it, and the least time of the host; null with a reason where nothing is known."""
     from kernelroof.models.efficiency import STATEMENT
@@ -181,7 +187,9 @@ def _add_expected(
         record["expected"] = {"known": False, "reason": "kernels were measured on GPUs of the table only"}
         return
     found = {
-        phase: expected_phase(spec, workload, gpu_key, phase, flop_s=flop_s, byte_s=byte_s)
+        phase: expected_phase(
+            spec, workload, gpu_key, phase, flop_s=flop_s, byte_s=byte_s, quantised_peaks=quantised_peaks
+        )
         for phase in ("prefill", "decode")
     }
     if None in found.values():
@@ -194,6 +202,10 @@ def _add_expected(
         values = (1e3 * time.seconds, 1e3 * time.low_s, 1e3 * time.high_s)
         record[phase].update(zip(_EXPECTED, values, strict=True))
         record[phase]["expected_measured_share"] = time.measured_share
+        record[phase]["expected_parts"] = {
+            kind: {"expected_ms": 1e3 * part.seconds, "ideal_ms": 1e3 * part.ideal_s}
+            for kind, part in time.parts.items()
+        }
         reasons += [r for r in time.reasons if r not in reasons]
     record["expected"] = {
         "known": True,

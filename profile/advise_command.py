@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from typing import Any
 
 from kernelroof.models.errors import UsageError
 from kernelroof.models.estimate import costs, ideal_times
 from kernelroof.models.levers import Assumed, Device, Lever, State, best_first, gain, levers, state_of
 from kernelroof.models.presets import display_name, load_config
-from kernelroof.models.spec import read_spec
+from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.models.workload import Workload, make_workload
 from kernelroof.profile.estimate_command import workload_from
 from kernelroof.roofline.gpus import Gpu, find_gpu, list_gpus, peak_for, quantised_peaks
 from kernelroof.roofline.links import host_link, peer_link
-from kernelroof.roofline.text_table import text_table
+from kernelroof.roofline.text_table import WIDTH, text_table
 from kernelroof.roofline.units import fixed, quantity, seconds
 
 _OTHERS = 3
@@ -33,20 +34,19 @@ def run(args: argparse.Namespace) -> int:
     before = state_of(spec, workload, device)
     # Where the model does not fit, fitting comes first.
     goal = args.goal or ("latency" if before.fits else "memory")
-    others = [_device(g, peak) for g in list_gpus() if g.key != gpu.key and (peak := _peak(g, workload.dtype))]
-    states = {other: state_of(spec, workload, other) for other in others}
-    ranked = sorted(others, key=lambda o: (not states[o].fits, -gain(before, states[o], goal)))
-    found = best_first(levers(spec, workload, device, ranked[:_OTHERS], assumed), before, goal)
+    others = _better(spec, workload, device, gpu, before, goal)
+    found = best_first(levers(spec, workload, device, others, assumed), before, goal)
     if args.json:
         import json
 
-        rows = [{**lever._asdict(), "after": lever.after and lever.after._asdict()} for lever in found]
+        rows = [_row(lever, before, goal) for lever in found]
         print(json.dumps({"goal": goal, "before": before._asdict(), "levers": rows}, indent=2, allow_nan=False))
         return 0
-    print(
+    asked = (
         f"{spec.name} on {device.name}: batch {workload.batch}, prompt {workload.prompt}, output {workload.output}, "
         f"{workload.dtype}, weights {workload.weights_dtype}, KV {workload.kv_dtype}"
     )
+    print(textwrap.fill(asked, WIDTH))
     print(_now(before, device))
     print(f"levers, largest gain in {_WORDS[goal]} first (--goal {goal}):\n")
     print(_table(before, found, goal))
@@ -58,6 +58,26 @@ def run(args: argparse.Namespace) -> int:
         "kernels, launches and efficiency left out. Gains are upper bounds, and they do not multiply."
     )
     return 0
+
+
+def _better(spec: ModelSpec, workload: Workload, device: Device, gpu: Gpu, before: State, goal: str) -> list[Device]:
+    """The best other GPUs for a goal, those that fit first; for memory those with more of it, the smallest first."""
+    others = [_device(g, peak) for g in list_gpus() if g.key != gpu.key and (peak := _peak(g, workload.dtype))]
+    states = {other: state_of(spec, workload, other) for other in others}
+    if goal == "memory":
+        larger = [o for o in others if o.memory_bytes > device.memory_bytes]
+        if before.fits:
+            return larger[:0]  # it needs no more memory, and no GPU makes it need less
+        fitting = sorted((o for o in larger if states[o].fits), key=lambda o: (o.memory_bytes, states[o].step_s))
+        return fitting[:_OTHERS] or sorted(larger, key=lambda o: -o.memory_bytes)[:1]
+    faster = [o for o in others if gain(before, states[o], goal) > 1]
+    return sorted(faster, key=lambda o: (not states[o].fits, -gain(before, states[o], goal)))[:_OTHERS]
+
+
+def _row(lever: Lever, before: State, goal: str) -> dict[str, Any]:
+    """A lever for scripts."""
+    states = {field: state and state._asdict() for field, state in (("after", lever.after), ("against", lever.against))}
+    return {**lever._asdict(), **states, "gain": lever.gain(before, goal)}
 
 
 _WORDS = {
@@ -96,13 +116,25 @@ def _assumed(args: argparse.Namespace, workload: Workload, device: Device) -> As
     for option, value in (("--drafted", args.drafted), ("--chunk", args.chunk)):
         if value < 1:
             raise UsageError(f"{option} is {value}", "Give a whole number of at least 1.")
-    draft_s = 0.0
+    drafting: dict[str, float] = {}
     if args.draft is not None:
         draft = read_spec(load_config(args.draft), display_name(args.draft))
         load = make_workload(draft, batch=workload.batch, prompt=workload.prompt, output=1)
-        cost = costs(draft, load)
-        draft_s = ideal_times(cost, device.flop_s, device.byte_s, quantised_flop_s=device.apart(cost)).first_step_s
-    return Assumed(tuple(args.lengths), args.drafted, args.acceptance, draft_s, args.shared_prompt, args.chunk)
+        cost = costs(draft, load._replace(output=workload.output))
+        times = ideal_times(cost, device.flop_s, device.byte_s, quantised_flop_s=device.apart(cost))
+        drafting = {
+            "draft_step_s": times.first_step_s,
+            "draft_prefill_s": times.prefill_s,
+            "draft_bytes": (cost.weight_bytes + cost.kv_bytes) * (1 + workload.overhead),
+        }
+    return Assumed(
+        tuple(args.lengths),
+        args.drafted,
+        args.acceptance,
+        shared_prompt=args.shared_prompt,
+        chunk=args.chunk,
+        **drafting,
+    )
 
 
 def _now(state: State, device: Device) -> str:
@@ -127,7 +159,7 @@ def _table(before: State, found: list[Lever], goal: str) -> str:
                 str(number),
                 lever.name,
                 lever.setting,
-                f"{gain(before, after, goal):.2f} x",
+                f"{lever.gain(before, goal):.2f} x",
                 seconds(after.step_s, 3),
                 fixed(after.tokens_per_s),
                 seconds(after.prefill_s, 3),

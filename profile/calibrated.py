@@ -74,6 +74,8 @@ def calibrated_record(folder: str, config: Mapping[str, Any], workload: Workload
 
 
 def _run(folder: str) -> dict[str, Any]:
+    if not (Path(folder) / "run.json").is_file():
+        raise UsageError(f"{folder} holds no run", "Give a folder that `kernelroof profile` wrote.")
     run = read_json(Path(folder) / "run.json")
     if run.get("status") != "complete" or "identity" not in run:
         raise UsageError(f"{folder} holds no finished run", "Finish it: give the same command and the same --out.")

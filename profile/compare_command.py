@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from typing import Any
 
 from kernelroof.models.capacity import compute_bound_batch, largest_batch
@@ -10,9 +11,17 @@ from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.record import estimate_record
 from kernelroof.models.spec import read_spec
 from kernelroof.profile.estimate_command import workload_from
+from kernelroof.roofline.card import mostly_measured
 from kernelroof.roofline.gpus import ceilings_for, find_gpu, quantised_peaks
-from kernelroof.roofline.text_table import text_table
+from kernelroof.roofline.text_table import WIDTH, text_table
 from kernelroof.roofline.units import fixed, quantity, seconds
+
+_LEGEND = (
+    "ideal times at datasheet peaks (dense), step: one decode step; expected: that step by kernels as measured on that "
+    "GPU, without the host, – where nobody measured one of its architecture, ≥ where most of the time is of kernels "
+    "that were not measured and stand in at their ideal; max batch: sequences of prompt + output tokens that fit; "
+    "compute from: batch from which the first decode step's FLOPs take longer than its bytes, – where it never is."
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,22 +55,28 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(records, indent=2, allow_nan=False))
         return 0
     load = records[0]["workload"]
-    print(
+    asked = (
         f"{spec.name}: batch {load['batch']}, prompt {load['prompt']}, output {load['output']}, compute "
         f"{load['dtype']}, weights {load['weights_dtype']}, KV {load['kv_dtype']}; needs "
         f"{quantity(records[0]['total_bytes'], 'B')}"
     )
+    print(textwrap.fill(asked, WIDTH))
     print(_table(records))
-    print(
-        "ideal times at datasheet peaks (dense); expected: kernels as measured on that GPU, without the host, – where\n"
-        "nobody measured one of its architecture; max batch: sequences of prompt + output tokens that fit; compute"
-        "\nfrom: batch from which the first decode step's FLOPs take longer than its bytes, – where it never is."
-    )
+    print(textwrap.fill(_LEGEND, WIDTH))
     return 0
 
 
+def _expected(phase: dict[str, Any]) -> str:
+    """Where little was measured, what is known is a least time."""
+    if phase["expected_ms"] is None:
+        return "–"
+    if mostly_measured(phase):
+        return seconds(phase["expected_ms"] / 1e3, 3)
+    return f"≥ {seconds(phase['expected_low_ms'] / 1e3, 3)}"
+
+
 def _table(records: list[dict[str, Any]]) -> str:
-    header = ["GPU", "memory", "fits", "prefill", "decode step", "expected", "tokens/s", "bound"]
+    header = ["GPU", "memory", "fits", "prefill", "step", "expected", "tokens/s", "bound"]
     header += ["max batch", "compute from"]
     rows = [
         [
@@ -70,7 +85,7 @@ def _table(records: list[dict[str, Any]]) -> str:
             "yes" if r["fits"] else "NO",
             seconds(r["ttft_ms"] / 1e3, 3),
             seconds(r["tpot_ms"] / 1e3, 3),
-            "–" if r["decode"]["expected_ms"] is None else seconds(r["decode"]["expected_ms"] / 1e3, 3),
+            _expected(r["decode"]),
             fixed(r["tokens_per_s"]),
             f"{r['prefill']['bound']}/{r['decode']['bound']}",
             f"{r['largest_batch']:,}",
@@ -78,4 +93,4 @@ def _table(records: list[dict[str, Any]]) -> str:
         ]
         for r in records
     ]
-    return text_table(header, rows, left=(0, 7))
+    return text_table(header, rows, left=(0, 7), names=(0,))

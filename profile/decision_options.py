@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ _SWEEP_EPILOG = """examples:
   kernelroof sweep --models llama-3-8b --gpus a100-80gb,h100-sxm --batches 1,8,32,128 --prompts 512,2048,8192
   kernelroof sweep --models llama-3-8b,qwen2.5-7b --gpus h100-sxm --batches 1:256 --weights-dtypes bfloat16,int4 \\
       --out sweep.csv --heat tokens_per_s --picture sweep.png
+  kernelroof sweep --gpus h100-sxm --batches 1:512:1 --fits --at-most tpot_ms=20 --top 1      the batch for 20 ms
 
 Lists are separated by commas; 1:256 is every power of two from 1 to 256, 1:256:5 every fifth number."""
 
@@ -117,7 +119,9 @@ def _add_advise(commands: argparse._SubParsersAction[Any]) -> None:
     guess.add_argument(
         "--acceptance", type=float, default=0.7, metavar="P", help="probability that a draft is right (default: 0.7)"
     )
-    guess.add_argument("--draft", metavar="MODEL", help="model that drafts (default: drafts cost nothing)")
+    guess.add_argument(
+        "--draft", metavar="MODEL", help="model that drafts, on the same GPU (default: drafts cost nothing)"
+    )
     guess.add_argument(
         "--shared-prompt",
         type=float,
@@ -187,11 +191,26 @@ def _add_sweep(commands: argparse._SubParsersAction[Any]) -> None:
         "--overhead", type=float, default=0.10, metavar="X", help="memory overhead share (default: 0.1)"
     )
     parser.add_argument("--fits", action="store_true", help="keep only what fits the GPU's memory")
-    parser.add_argument("--sort", default="tokens_per_s", metavar="COLUMN", help="best first (default: tokens_per_s)")
+    parser.add_argument(
+        "--at-most",
+        type=_limit,
+        action="append",
+        default=[],
+        metavar="COLUMN=X",
+        help="keep only rows within a limit, such as tpot_ms=20; may be repeated",
+    )
+    parser.add_argument(
+        "--sort",
+        default="tokens_per_s",
+        metavar="COLUMN",
+        help="best first: tokens_per_s (default), ttft_ms, tpot_ms, total_bytes, decode_flop_per_byte ...",
+    )
     parser.add_argument("--top", type=int, default=12, metavar="N", help="rows printed (default: 12)")
     parser.add_argument("--out", metavar="FILE", help="write all rows: .csv, .csv.gz or .parquet")
     parser.add_argument("--picture", metavar="PNG", help="write a heat map")
-    parser.add_argument("--heat", default="tokens_per_s", metavar="COLUMN", help="what its colour shows")
+    parser.add_argument(
+        "--heat", default="tokens_per_s", metavar="COLUMN", help="what its colour shows (default: tokens_per_s)"
+    )
     _list_option(parser, "--axes", names, None, "its two axes (default: the two lists with most values)")
 
 
@@ -216,6 +235,18 @@ def _add_batching(commands: argparse._SubParsersAction[Any]) -> None:
     )
     _list_option(sizes, "--chunks", numbers, "256,512,1024,2048", "chunk sizes in tokens")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _limit(text: str) -> tuple[str, float]:
+    """A column and the largest value that is kept."""
+    column, _, value = text.partition("=")
+    try:
+        limit = float(value)
+    except ValueError:
+        limit = math.nan
+    if not column or math.isnan(limit):
+        raise UsageError(f"--at-most {text!r} is no limit", "Write COLUMN=NUMBER, such as tpot_ms=20.")
+    return column, limit
 
 
 def _lengths(text: str) -> list[int]:

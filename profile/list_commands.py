@@ -74,8 +74,8 @@ def gpus(args: argparse.Namespace) -> int:
             print("\n".join(textwrap.wrap(text, 78, initial_indent=f"{field:<15} ", subsequent_indent=" " * 16)))
         return 0
     print(
-        "dense peaks in TFLOP/s (INT8: TOP/s), FP32 accumulation; 16-bit is bf16, or fp16 where there is "
-        "none; GB = 10^9 B\n`kernelroof gpus NAME` shows a GPU's source"
+        "dense peaks in TFLOP/s (INT8: TOP/s), FP32 accumulation; 16-bit is bf16, or fp16 where there is none;\n"
+        "GB = 10^9 B; `kernelroof gpus NAME` shows a GPU's source"
     )
     print(f"{'gpu':<25}{'product':<34}{'16-bit':>7}{'fp8':>7}{'int8':>7}{'fp32':>7}{'GB/s':>7}{'GB':>5}{'ridge':>7}")
     for gpu in table:

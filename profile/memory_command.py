@@ -11,13 +11,24 @@ from kernelroof.models.capacity import (
     largest_context,
     parameters_that_fit,
 )
+from kernelroof.models.coefficients import coefficients
+from kernelroof.models.describe import experts
 from kernelroof.models.errors import UsageError
 from kernelroof.models.estimate import costs, ideal_times, quantised_peak
-from kernelroof.models.offload import TIERS, Tier, cold_cache, contiguous_waste, offload, paging, stream_byte_s
-from kernelroof.models.parallel import split
+from kernelroof.models.offload import (
+    TIERS,
+    Tier,
+    cold_cache,
+    contiguous_waste,
+    offload,
+    paging,
+    stream_byte_s,
+    streamed_bytes,
+)
+from kernelroof.models.parallel import largest_split_batch, split
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
-from kernelroof.models.workload import Workload
+from kernelroof.models.workload import Workload, precision_of
 from kernelroof.profile.estimate_command import device_from, quantised_peaks_from, workload_from
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.links import PCIE, Link, host_link, peer_link
@@ -58,6 +69,10 @@ def _without_model(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("nothing to answer", "Give MODEL, or --gpu or --memory-gb, or --params-b.")
     record: dict[str, Any] = {"device": name, "reserve_bytes": args.reserve_gb * 1e9}
     if memory is not None:
+        if not 0 <= args.reserve_gb * 1e9 < memory:
+            raise UsageError(
+                f"--reserve-gb {args.reserve_gb:g} of {memory / 1e9:g} GB", "Give GB from 0 to below the memory."
+            )
         record["memory_bytes"] = memory
         record["sizes"] = [r._asdict() for r in parameters_that_fit(memory, args.reserve_gb * 1e9)]
     if args.params_b is not None:
@@ -73,7 +88,7 @@ def _without_model(args: argparse.Namespace) -> dict[str, Any]:
 def _with_model(args: argparse.Namespace) -> dict[str, Any]:
     spec = read_spec(load_config(args.model), display_name(args.model))
     workload = workload_from(args, spec)
-    cost = costs(spec, workload)
+    cost, model = costs(spec, workload), coefficients(spec, precision_of(spec, workload))
     tokens = workload.prompt + workload.output
     record: dict[str, Any] = {
         "use": {
@@ -81,6 +96,9 @@ def _with_model(args: argparse.Namespace) -> dict[str, Any]:
             "batch": workload.batch,
             "tokens": tokens,
             "weight_bytes": cost.weight_bytes,
+            "step_weight_bytes": cost.first_step.weight_bytes,
+            "routed_expert_bytes": sum(e.experts * e.bytes_each for e in model.experts),
+            "experts": experts(spec, workload.batch),
             "kv_bytes": cost.kv_bytes,
             "peak_activation_bytes": cost.peak_activation_bytes,
             "overhead_share": workload.overhead,
@@ -158,7 +176,9 @@ def _splits(
             except UsageError as error:
                 refused.append(f"tp {tp}, pp {pp}: {error.what}")
                 continue
-            rows.append({**found._asdict(), "fits": found.total_bytes <= (ceilings.memory_bytes or 0)})
+            capacity = ceilings.memory_bytes or 0
+            largest = largest_split_batch(spec, workload, tp=tp, pp=pp, memory_bytes=capacity)
+            rows.append({**found._asdict(), "fits": found.total_bytes <= capacity, "largest_batch": largest})
     return {"link": link._asdict(), "device": ceilings.name, "rows": rows, "refused": refused}
 
 
@@ -171,11 +191,12 @@ def _spilled(
     apart = quantised_peak(cost.quantised, peaks, ceilings.flop_s)
     times = ideal_times(cost, ceilings.flop_s, ceilings.byte_s, quantised_flop_s=apart)
     excess = cost.total_bytes - (ceilings.memory_bytes or 0)
+    streamed = streamed_bytes(coefficients(spec, precision_of(spec, workload)), excess, workload.batch)
     one = costs(spec, workload._replace(batch=1))
     one_times = ideal_times(one, ceilings.flop_s, ceilings.byte_s, quantised_flop_s=apart)
     rows = []
     for tier in _tiers(args):
-        spilled = offload(tier, excess_bytes=excess, step_s=times.first_step_s, link_byte_s=link.byte_s)
+        spilled = offload(tier, streamed=streamed, step_s=times.first_step_s, link_byte_s=link.byte_s)
         cold = cold_cache(
             tier,
             cache_bytes=one.kv_bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.models.workload import Workload, conventions, make_workload
 from kernelroof.roofline.gpus import find_gpu, peak_for, quantised_peaks
-from kernelroof.roofline.text_table import text_table
+from kernelroof.roofline.text_table import WIDTH, text_table
 from kernelroof.roofline.units import quantity, seconds
 
 AXES = ("model", "gpu", "batch", "prompt", "output", "dtype", "weights_dtype", "kv_dtype")
@@ -35,26 +36,47 @@ def run(args: argparse.Namespace) -> int:
     grid = estimate_grid(rows, devices, args.batches, args.prompts, args.outputs)
     table = sweep_table(rows, devices, grid)
     every = len(table)
-    if args.fits:
-        table = table[table["fits"]]
-    for option, column in (("--sort", args.sort), ("--heat", args.heat)):
+    limited = [("--at-most", column) for column, _ in args.at_most]
+    for option, column in (("--sort", args.sort), ("--heat", args.heat), *limited):
         if column not in table.columns:
             raise UsageError(f"{option}: no column {column!r}", f"Columns: {', '.join(table.columns)}.")
-    if args.out:
-        _write(table, args.out)
+    table = _kept(table, args)
+    # The picture may be refused: then nothing has been written.
     if args.picture:
         from kernelroof.roofline.heatmap import plot_heat
 
         axes = args.axes or _longest(args)
         plot_heat(table, args.heat, axes, [a for a in AXES if a not in axes], args.picture, _footer(rows))
-    print(f"{every:,} combinations" + (f", {len(table):,} of them fit" if args.fits else ""))
+    if args.out:
+        _write(table, args.out)
+    limits = ["fit"] if args.fits else []
+    limits += [f"have {column} of at most {limit:g}" for column, limit in args.at_most]
+    print(
+        f"{every:,} combination{'s' if every != 1 else ''}"
+        + (f", {len(table):,} of them {' and '.join(limits)}" if limits else "")
+    )
     _print_best(table, args.sort, args.top)
-    for line in conventions(*rows[0]).items():
-        if line[0] in ("mask", "cache", "head", "bytes"):
-            print(f"  {line[0]:<6} {line[1]}")
+    print(
+        "ideal times at datasheet peaks (dense), real ones are longer: see `kernelroof estimate`; tokens/s: batch\n"
+        "over the step, the first of decode (tpot_ms), prefill (ttft_ms) not in it; bound: of prefill/of decode"
+    )
+    for convention, words in conventions(*rows[0]).items():
+        if convention in ("mask", "cache", "head", "bytes"):
+            print(textwrap.fill(words, WIDTH, initial_indent=f"  {convention:<6} ", subsequent_indent=" " * 9))
     for path in filter(None, (args.out, args.picture)):
         print(f"written: {path}")
     return 0
+
+
+def _kept(table: pd.DataFrame, args: argparse.Namespace) -> pd.DataFrame:
+    """The rows that fit, where that is asked for, and that stay within the limits; unknown values do not."""
+    if args.fits:
+        table = table[table["fits"]]
+    for column, limit in args.at_most:
+        if not pd.api.types.is_numeric_dtype(table[column]) or pd.api.types.is_bool_dtype(table[column]):
+            raise UsageError(f"--at-most {column}: not a number", "Name a column such as tpot_ms.")
+        table = table[table[column] <= limit]
+    return table
 
 
 def _rows(args: argparse.Namespace) -> list[tuple[ModelSpec, Workload]]:
@@ -203,10 +225,12 @@ def _print_best(table: pd.DataFrame, column: str, top: int) -> None:
     best = table.sort_values(["fits", column], ascending=[False, rising], na_position="last", kind="stable").head(top)
     varying = [a for a in AXES if table[a].nunique() > 1]
     alike = [f"{_SHORT.get(a, a)} {table[a].iloc[0]}" for a in AXES if a not in varying and len(table)]
+    if table.empty:
+        return
     if alike:
-        print(f"all with {', '.join(alike)}")
+        print(textwrap.fill(f"all with {', '.join(alike)}", WIDTH, subsequent_indent="  "))
     header = [_SHORT.get(a, a) for a in varying]
-    header += ["memory", "fits", "prefill", "decode step", "tokens/s", "bound"]
+    header += ["memory", "fits", "prefill", "step", "tokens/s", "bound"]
     body = []
     for r in best.to_dict("records"):
         known = r["tpot_ms"] == r["tpot_ms"]
@@ -223,7 +247,7 @@ def _print_best(table: pd.DataFrame, column: str, top: int) -> None:
         )
     if body:
         texts = {i for i, a in enumerate(varying) if a not in ("batch", "prompt", "output")}
-        print(text_table(header, body, left=texts | {len(header) - 1}))
+        print(text_table(header, body, left=texts | {len(header) - 1}, names=texts))
     unknown = int(table["tokens_per_s"].isna().sum())
     if unknown:
         print(f"{unknown:,} rows have no times: see the column reason")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 
 from kernelroof.models.textbook import GPUS, figures
 from kernelroof.roofline.gpus import find_gpu, peak_for
-from kernelroof.roofline.text_table import text_table
+from kernelroof.roofline.text_table import WIDTH, text_table
 from kernelroof.roofline.units import fixed
 
 
@@ -25,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
         print(text_table([topic, "quoted", "ours", ""], table, left=(0, 3)))
         for f in rows:
             if f.note and not f.right:
-                print(f"  {f.what}: {f.note}")
+                print(textwrap.fill(f"{f.what}: {f.note}", WIDTH, initial_indent="  ", subsequent_indent="    "))
         print(f"  by, for example: {rows[0].command}\n")
     wrong = sum(not f.right for f in found)
     print(f"{len(found)} figures, {wrong} of them wrong. GB = 10^9 B, FMA = 2 FLOP, dense peaks, ideal times.")

@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from kernelroof.roofline.text_plot import text_roofline
+from kernelroof.roofline.text_table import WIDTH
 from kernelroof.roofline.units import fixed, quantity, seconds
 
 _WIDTH = 96
@@ -16,11 +17,17 @@ def estimate_card(record: dict[str, Any]) -> str:
     device = record["device"]
     load = record["workload"]
     lines = [
-        f"{record['model']}: {record['parameters']:,} parameters{_active(record)} ({record['model_type']}), "
-        "closed-form estimate",
+        *textwrap.wrap(
+            f"{record['model']}: {record['parameters']:,} parameters{_active(record)} ({record['model_type']}), "
+            "closed-form estimate",
+            WIDTH,
+        ),
         *textwrap.wrap(record["architecture"], _WIDTH),
-        f"batch {load['batch']}, prompt {load['prompt']}, output {load['output']}, compute {load['dtype']}, "
-        f"weights {load['weights_dtype']}, KV {load['kv_dtype']}, {load['cache']} cache, {load['attn']} attention",
+        *textwrap.wrap(
+            f"batch {load['batch']}, prompt {load['prompt']}, output {load['output']}, compute {load['dtype']}, "
+            f"weights {load['weights_dtype']}, KV {load['kv_dtype']}, {load['cache']} cache, {load['attn']}",
+            WIDTH,
+        ),
     ]
     if device["name"]:
         lines += textwrap.wrap(
@@ -170,9 +177,31 @@ def _phases(record: dict[str, Any]) -> list[str]:
 
 
 def _band(phase: dict[str, Any]) -> str:
-    """An expected time with the band that holds about 80 % of measured kernels."""
+    """An expected time with the band that holds about 80 % of measured kernels.
+
+    Where less than half of it was measured, the rest stands in at its ideal: then it is a least time, not a band.
+    """
     low, high = (seconds(phase[f"expected_{end}_ms"] / 1e3, 3) for end in ("low", "high"))
-    return f"{low} - {high}"
+    return f"{low} - {high}" if mostly_measured(phase) else f"at least {low}"
+
+
+def mostly_measured(phase: dict[str, Any]) -> bool:
+    """Whether more than half of a phase's expected time rests on measured kernels."""
+    return bool(phase["expected_measured_share"] > 0.5)
+
+
+def _why(record: dict[str, Any]) -> list[str]:
+    """By kind of kernel, what makes the expected time longer than the ideal."""
+    lines = []
+    for phase, words in (("prefill", "prefill"), ("decode", "decode step")):
+        parts = ", ".join(
+            f"{kind} {seconds(part['expected_ms'] / 1e3, 3)} ({seconds(part['ideal_ms'] / 1e3, 3)})"
+            for kind, part in record[phase]["expected_parts"].items()
+        )
+        whole = seconds(record[phase]["expected_ms"] / 1e3, 3)
+        text = f"{words} {whole}, by kind of kernel (at their roofs): {parts}"
+        lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return lines
 
 
 def _besides(record: dict[str, Any]) -> list[str]:
@@ -183,10 +212,16 @@ def _besides(record: dict[str, Any]) -> list[str]:
         if known["transferred"]:
             words += "; learned on another GPU of the same architecture, hence the wider band"
         if known["not_measured"]:
-            words += f"; at their ideal: {', '.join(known['not_measured'])}"
+            shares = " and ".join(
+                f"{100 * record[phase]['expected_measured_share']:.0f} % of the {words}"
+                for phase, words in (("prefill", "prefill"), ("decode", "decode step"))
+            )
+            words += f"; at their ideal: {', '.join(known['not_measured'])}; {shares} rest on measurements"
     else:
         words = f"expected: not known ({known['reason']}): ideal times only"
     lines = textwrap.wrap(words, _WIDTH, subsequent_indent="  ")
+    if known["known"]:
+        lines += _why(record)
     floor = " - ".join(seconds(host[f"floor_{end}_ms"] / 1e3, 3) for end in ("low", "high"))
     words = (
         f"host: about {host['launches_per_step']:,} launches per step in eager Hugging Face need {floor} "

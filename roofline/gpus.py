@@ -119,7 +119,7 @@ def find_gpu(name: str) -> Gpu:
     near = _closest(wanted, gpus)
     nearest = f"; the closest names are {_keys(near)}" if near else ""
     raise UnknownGpuError(
-        f"GPU {name!r} is not in the table{nearest}",
+        f"GPU {name!r} is not in the table, which holds NVIDIA's{nearest}",
         f"List the table with `kernelroof gpus`, {OWN_FIGURES_HINT}.",
     )
 

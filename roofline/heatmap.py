@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from matplotlib.colors import LogNorm, Normalize
 MOST_PANELS = 12
 _MOST_NUMBERS = 200
 """Cells are labelled up to so many in a panel."""
+_BAR_INCHES = 1.6
+_TITLE_LETTERS_PER_INCH = 11
+"""Of the title's font, whose letters are of different widths: few enough for the wide ones."""
 _COLUMN_WORDS = {
     "tokens_per_s": "tokens/s, ideal",
     "tpot_ms": "ms per decode step, ideal",
@@ -58,7 +62,12 @@ def plot_heat(
     lines = -(-len(panels) // columns)
     xs, ys = (_values(table[a]) for a in axes)
     width, height = max(0.62 * len(xs), 3.0) + 1.2, max(0.36 * len(ys), 1.6) + 1.1
-    figure, _canvas = new_figure(columns * width + 1.6, lines * height + 1.5)
+    fixed_axes = [f"{_named(a, table[a].iloc[0])}" for a in others if a not in varying]
+    whole = columns * width + _BAR_INCHES
+    title = textwrap.wrap(
+        f"{_COLUMN_WORDS.get(column, column)}: {', '.join(fixed_axes)}", int(whole * _TITLE_LETTERS_PER_INCH)
+    )
+    figure, _canvas = new_figure(whole, lines * height + 1.3 + 0.2 * len(title))
     grid = figure.subplots(lines, columns, squeeze=False)
     norm = _norm(table[column].astype(float).to_numpy())
     image: Any = None
@@ -68,11 +77,11 @@ def plot_heat(
         panel.set_title(", ".join(_named(a, w) for a, w in zip(varying, words, strict=False)), fontsize=9, color=INK)
     for panel in list(grid.flat)[len(panels) :]:
         panel.set_axis_off()
-    fixed_axes = [f"{_named(a, table[a].iloc[0])}" for a in others if a not in varying]
-    figure.suptitle(f"{_COLUMN_WORDS.get(column, column)}: {', '.join(fixed_axes)}", fontsize=11, color=INK)
+    figure.suptitle("\n".join(title), fontsize=11, color=INK)
     figure.text(0.01, 0.012, footer, fontsize=6.5, color=FAINT, wrap=True)
-    figure.tight_layout(rect=(0, 0.07, 0.9, 0.98))
-    bar = figure.add_axes((0.92, 0.2, 0.015, 0.6))
+    # The bar and its numbers take inches, not shares: a narrow picture would cut them off.
+    figure.tight_layout(rect=(0, 0.07, 1 - 1.25 / whole, 0.98))
+    bar = figure.add_axes((1 - 1.1 / whole, 0.2, 0.18 / whole, 0.6))
     figure.colorbar(image, cax=bar)
     bar.tick_params(labelsize=8, colors=INK)
     return save_png(figure, path)

@@ -18,6 +18,7 @@ def _use_text(record: dict[str, Any]) -> str:
     lines = [
         f"{use['model']}: batch {use['batch']}, {use['tokens']:,} tokens per sequence",
         f"  weights      {quantity(use['weight_bytes'], 'B'):>12}",
+        *_experts_text(use),
         f"  KV cache     {quantity(use['kv_bytes'], 'B'):>12}",
         f"  activations  {quantity(use['peak_activation_bytes'], 'B'):>12}   peak, in prefill",
         f"  total        {quantity(use['total_bytes'], 'B'):>12}   with {100 * use['overhead_share']:g} % overhead "
@@ -29,6 +30,19 @@ def _use_text(record: dict[str, Any]) -> str:
         limit = ", all the model's positions" if use["largest_context"] == use["max_positions"] else ""
         lines.append(f"  largest context {use['largest_context']:,} tokens at batch {use['batch']}{limit}")
     return "\n".join(lines)
+
+
+def _experts_text(use: dict[str, Any]) -> list[str]:
+    """All experts are held, few are read."""
+    if not use["routed_expert_bytes"]:
+        return []
+    met = ", ".join(f"{e['distinct']:.3g} of {e['experts']}" for e in use["experts"])
+    return [
+        f"    of it experts {quantity(use['routed_expert_bytes'], 'B'):>9}   routed; all are held, {met} per layer are "
+        "read by",
+        f"{'':28}a decode step at batch {use['batch']}: {quantity(use['step_weight_bytes'], 'B')} with the other "
+        "weights",
+    ]
 
 
 def _cache_text(record: dict[str, Any]) -> str:
@@ -60,8 +74,8 @@ def _cache_text(record: dict[str, Any]) -> str:
 
 def _splits_text(record: dict[str, Any]) -> str:
     found = record["splits"]
-    header = ["tp", "pp", "weights/GPU", "KV/GPU", "total/GPU", "fits", "sent/step", "comm", "decode step", "prefill"]
-    header.append("tokens/s")
+    header = ["tp", "pp", "weights/GPU", "KV/GPU", "total/GPU", "fits", "max batch", "sent/step", "comm", "step"]
+    header += ["prefill", "tokens/s"]
     rows = [
         [
             str(r["tp"]),
@@ -70,6 +84,7 @@ def _splits_text(record: dict[str, Any]) -> str:
             quantity(r["kv_bytes"], "B"),
             quantity(r["total_bytes"], "B"),
             "yes" if r["fits"] else "NO",
+            f"{r['largest_batch']:,}",
             quantity(r["sent_bytes_per_step"], "B", 3),
             seconds(r["step_comm_s"], 3),
             seconds(r["step_s"], 3),
@@ -83,7 +98,8 @@ def _splits_text(record: dict[str, Any]) -> str:
         f"split over GPUs ({found['device']}; {link['kind']}, {quantity(link['byte_s'], 'B/s')} each way)\n"
         + text_table(header, rows)
         + "\nideal times; communication as a ring sends it, nothing of it hidden, 8 us start per collective (assumed);"
-        "\ntokens/s with enough batches in flight to fill all pipeline stages"
+        "\ntokens/s with a batch in flight in every pipeline stage, and KV/GPU of all of them; step: one decode step;"
+        "\nmax batch: sequences per batch that fit"
     )
     return "\n".join([text, *(f"not possible: {r}" for r in found["refused"])])
 
@@ -97,6 +113,11 @@ def _tiers_text(record: dict[str, Any]) -> str:
         lines.append(
             f"  {quantity(found['excess_bytes'], 'B')} do not fit; streamed in every forward, hidden as far as it goes:"
         )
+        streamed = found["rows"][0]["offload"]["streamed_bytes"]
+        if streamed < found["excess_bytes"]:
+            lines.append(
+                f"  (routed experts go out first; those that a decode step meets are {quantity(streamed, 'B')} of them)"
+            )
         rows = [
             [
                 r["tier"],

@@ -6,7 +6,7 @@ import itertools
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelroof.models.architectures.catalog import Architecture
@@ -15,6 +15,7 @@ from kernelroof.models.architectures.shrink import shrink
 from kernelroof.models.errors import KernelroofError
 
 if TYPE_CHECKING:
+    from kernelroof.models.ops import TracedOp
     from kernelroof.models.trace import Trace
 
 BATCH, PROMPT, OUTPUT, DTYPE = 1, 128, 1, "bfloat16"
@@ -80,15 +81,16 @@ def survey(architecture: Architecture) -> Row:
         if traced.head == "all":
             notes.append("head on all positions: forward has no argument to limit it")
     if traced is not None and cost is not None:
+        recurrent = cost.state_bytes_per_sequence > 0
         figures = (
             (traced.parameters, int(cost.parameters)),
             (traced.parameter_bytes, int(cost.weight_bytes)),
             (traced.cache_bytes, int(cost.kv_bytes)),
-            (_flops(traced, "prefill"), int(cost.prefill.flops)),
-            (_flops(traced, "decode"), int(cost.first_step.flops)),
+            (_flops(traced, "prefill", recurrent), int(cost.prefill.flops)),
+            (_flops(traced, "decode", recurrent), int(cost.first_step.flops)),
         )
         differences = "; ".join(
-            _difference(i, figures, traced, idle) for i in range(len(FIGURES)) if _differs(figures[i])
+            _difference(i, figures, traced, idle, recurrent) for i in range(len(FIGURES)) if _differs(figures[i])
         )
     return Row(
         *architecture, traced is not None, why, cost is not None, why_closed, figures, scans, differences,
@@ -134,15 +136,25 @@ def _closed(config: Mapping[str, Any], name: str, traced: Trace | None) -> tuple
         return None, error.what.removeprefix(f"{name}: ")
 
 
-def _flops(traced: Trace, phase: str) -> int:
-    return sum(op.flops for op in traced.ops if op.phase == phase and op.flops_kind in _EXACT)
+def compared(ops: Iterable[TracedOp], recurrent: bool) -> Iterator[TracedOp]:
+    """The ops whose FLOPs the closed form's products are.
+
+    A causal convolution belongs to the recurrence that it feeds, as scans do; where there is none, what the trace
+    calls a scan (an indexer's scores, streams that are mixed) is a product between activations.
+    """
+    kinds = (*_EXACT, *(() if recurrent else ("scan",)))
+    return (op for op in ops if op.flops_kind in kinds and "convolution" not in op.op)
+
+
+def _flops(traced: Trace, phase: str, recurrent: bool) -> int:
+    return sum(op.flops for op in compared(traced.ops, recurrent) if op.phase == phase)
 
 
 def _differs(figure: tuple[int, int]) -> bool:
     return figure[0] != figure[1]
 
 
-def _difference(index: int, figures: tuple[tuple[int, int], ...], traced: Trace, idle: Idle) -> str:
+def _difference(index: int, figures: tuple[tuple[int, int], ...], traced: Trace, idle: Idle, recurrent: bool) -> str:
     """One disagreement in words: by how much, and what alone would make up for it, if anything does."""
     ours, closed = figures[index]
     said = f"{FIGURES[index]} traced {ours:,}, closed {closed:,}"
@@ -154,7 +166,7 @@ def _difference(index: int, figures: tuple[tuple[int, int], ...], traced: Trace,
         return f"{said} (what does not take part, and the closed form takes a tied table for two)"
     if index < 3:
         return said
-    cause = _cause(traced, "prefill" if index == 3 else "decode", ours - closed)
+    cause = _cause(traced, "prefill" if index == 3 else "decode", ours - closed, recurrent)
     return f"{said} ({cause})" if cause else said
 
 
@@ -180,11 +192,11 @@ def _prefixes(name: str) -> list[str]:
     return [".".join(pieces[: n + 1]) for n in range(len(pieces))]
 
 
-def _cause(traced: Trace, phase: str, missing: int) -> str:
+def _cause(traced: Trace, phase: str, missing: int, recurrent: bool) -> str:
     """Modules whose products, alone or two together, are just what the closed form leaves out."""
     groups: Counter[str] = Counter()
-    for op in traced.ops:
-        if op.phase == phase and op.flops_kind in _EXACT and op.flops:
+    for op in compared(traced.ops, recurrent):
+        if op.phase == phase and op.flops:
             groups[re.sub(r"\.\d+(?=\.|$)", ".*", op.module)] += op.flops
     for count in (1, 2):
         for some in itertools.combinations(groups, count):

@@ -21,8 +21,8 @@ fewest that show every kind of layer (`models/architectures/shrink.py`); what a 
 - **traced**: prefill and a decode step run, every op with its FLOPs and bytes.
 - **param., weights, cache, prefill, step**: parameters, their bytes, bytes of the cache after the step, FLOPs of the
   prefill and of the step (weight products and attention). `=` is exact equality of trace and closed form.
-- Products of activations outside softmax attention (scans of linear attention and state spaces, indexers) have the
-  FLOP kind `scan` and are not in the figures.
+- Products of activations outside softmax attention have the FLOP kind `scan`: those of recurrences (linear attention,
+  state spaces), and the convolutions that feed them, are not in the figures; others (an indexer's scores) are.
 - Experts are chosen in turn, so tokens share them evenly: tokens × top_k products run, and min(experts, tokens × top_k)
   experts are read.
 - Decoders of encoder-decoder families run as the causal LM that they are here: without an encoder's output, so

@@ -234,6 +234,13 @@ def test_a_row_has_the_closed_form_beside_the_trace() -> None:
     assert len(row.figures) == 5
 
 
+@pytest.mark.parametrize("name", ["qwen3_next", "mamba2", "deepseek_v32"])
+def test_recurrences_and_indexers_stand_where_the_closed_form_has_them(name: str) -> None:
+    row = survey(Architecture(name, "", None))
+    assert row.figures[3:]
+    assert all(traced == closed for traced, closed in row.figures[3:]), row.differences
+
+
 def test_every_completion_is_needed_and_known() -> None:
     known = {a.model_type for a in architectures()}
     assert known >= set(COMPLETIONS)

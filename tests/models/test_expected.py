@@ -7,6 +7,7 @@ from kernelroof.models.presets import load_config
 from kernelroof.models.record import estimate_record
 from kernelroof.models.spec import read_spec
 from kernelroof.models.workload import make_workload
+from kernelroof.roofline.card import estimate_card
 
 LLAMA = read_spec(load_config("llama-3-8b"), "llama-3-8b")
 H100 = {"flop_s": 989.4e12, "byte_s": 3350e9}
@@ -34,6 +35,50 @@ def test_packed_weights_take_their_ideal_and_are_named():
     found = expected_phase(LLAMA, load, "h100-sxm", "decode", **H100)
     assert 0 < found.measured_share < 0.5
     assert found.reasons == ("products with weights in int4 were not measured",)
+
+
+def test_quantised_products_that_were_not_measured_take_their_own_peak():
+    load = make_workload(LLAMA, batch=8, prompt=1024, weights_dtype="w8a8")
+    slow = expected_phase(LLAMA, load, "h100-sxm", "prefill", **H100)
+    fast = expected_phase(LLAMA, load, "h100-sxm", "prefill", **H100, quantised_peaks={"int8": 2 * H100["flop_s"]})
+    assert fast.parts["products"].seconds == pytest.approx(slow.parts["products"].seconds / 2, rel=0.02)
+    assert fast.parts["attention"] == slow.parts["attention"]
+
+
+def test_layers_that_a_checkpoint_leaves_alone_are_measured_as_such():
+    config = load_config("llama-3-8b")
+    left = [f"model.layers.{i}.mlp" for i in range(0, 32, 2)]
+    config["quantization_config"] = {"quant_method": "fp8", "modules_to_not_convert": left}
+    spec = read_spec(config, "mixed")
+    found = expected_phase(spec, make_workload(spec), "h100-sxm", "decode", **H100)
+    all_fp8 = make_workload(LLAMA, weights_dtype="fp8")
+    whole = [expected_phase(LLAMA, load, "h100-sxm", "decode", **H100) for load in (make_workload(LLAMA), all_fp8)]
+    seconds = [t.parts["products"].seconds for t in (whole[1], found, whole[0])]
+    assert seconds == sorted(seconds)
+    # Halfway between, as far as the MLP goes.
+    plain, packed = (
+        sum(expected_gemm("h100-sxm", dtype, 1, n, k).seconds for n, k in MATRICES[4:]) for dtype in ("bfloat16", "fp8")
+    )
+    assert seconds[1] - seconds[0] == pytest.approx(16 * (plain - packed))
+
+
+def test_parts_add_up_to_the_phase():
+    found = expected_phase(LLAMA, make_workload(LLAMA), "a100-80gb", "decode", flop_s=312e12, byte_s=2039e9)
+    assert set(found.parts) == {"products", "attention", "head"}
+    assert sum(p.seconds for p in found.parts.values()) == pytest.approx(found.seconds)
+    assert sum(p.ideal_s for p in found.parts.values()) == pytest.approx(found.ideal_s)
+
+
+def test_a_band_is_given_only_where_most_was_measured():
+    shown = {}
+    for weights in ("bfloat16", "int4"):
+        load = make_workload(LLAMA, weights_dtype=weights)
+        shown[weights] = estimate_card(estimate_record(LLAMA, load, device="H100", gpu_key="h100-sxm", **H100))
+    assert "at least" not in shown["bfloat16"].split("conventions")[0].split("host:")[0]
+    assert "expected time" in shown["int4"]
+    assert shown["int4"].count("at least") >= 1
+    assert "rest on measurements" in shown["int4"]
+    assert all(len(line) <= 110 for text in shown.values() for line in text.splitlines())
 
 
 def test_an_unmeasured_gpu_has_the_ideal_only():

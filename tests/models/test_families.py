@@ -12,6 +12,7 @@ import pytest
 from kernelroof.models import hf
 from kernelroof.models.architectures.completions import complete
 from kernelroof.models.architectures.shrink import shrink
+from kernelroof.models.architectures.survey import compared
 from kernelroof.models.errors import KernelroofError
 from kernelroof.models.estimate import costs
 from kernelroof.models.families import FAMILIES
@@ -99,12 +100,9 @@ def test_flops_and_cache(model_type):
         "first_step": [op for op in result.ops if op.phase == "decode" and op.step == 0],
         "decode": [op for op in result.ops if op.phase == "decode"],
     }
-    # Causal convolutions belong to the recurrence that they feed; what the trace calls a scan where there is none
-    # (an indexer's scores, streams that are mixed) is a product between activations.
-    stateless = not any(group.state for group in read_spec(config).groups)
-    products = ("matmul", "attention", *(["scan"] if stateless else []))
+    recurrent = any(group.state for group in read_spec(config).groups)
     for phase, ops in phases.items():
-        run = sum(op.flops for op in ops if op.flops_kind in products and "convolution" not in op.op)
+        run = sum(op.flops for op in compared(ops, recurrent))
         assert run == getattr(cost, phase).flops > 0, phase
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from kernelroof.models.estimate import costs
+from kernelroof.models.latent import absorbed
 from kernelroof.models.levers import Assumed, Device, best_first, gain, levers, state_of
 from kernelroof.models.presets import load_config
 from kernelroof.models.spec import read_spec
@@ -118,9 +119,88 @@ def test_half_a_prompt_saves_less_than_half_of_the_rest():
 
 def test_continuous_batching_uses_the_given_lengths():
     _, before, rows = found(batch=4)
-    after = one(rows, "continuous batching").after
-    assert 1.85 < gain(before, after, "throughput") < 1 / 0.5125
+    lever = one(rows, "continuous batching")
+    assert 1.85 < lever.gain(before, "throughput") < 1 / 0.5125
+    # No policy fills more than all slots, which is what the present rate counts.
+    assert lever.against.tokens_per_s == pytest.approx(0.5125 * before.tokens_per_s)
+    assert lever.after.tokens_per_s < before.tokens_per_s
     assert one(found(batch=1)[2], "continuous batching").after is None
+
+
+def test_a_format_that_is_there_already_is_no_lever():
+    load = make_workload(LLAMA, weights_dtype="fp8-block", kv_dtype="int4")
+    rows = levers(LLAMA, load, A100, (), Assumed())
+    assert [r.setting for r in rows if r.name == "weight quantisation"] == ["int4-g128"]
+    assert one(rows, "KV quantisation").after is None
+
+
+def test_two_batches_in_flight_hold_two_caches():
+    load, before, rows = found(batch=32, prompt=4096)
+    after = one(rows, "pipeline parallel").after
+    cost = costs(LLAMA, load)
+    assert after.total_bytes > 1.1 * (cost.weight_bytes / 2 + cost.kv_bytes)
+    assert 1 < gain(before, after, "throughput") < 2
+
+
+def test_a_draft_model_takes_room_and_reads_the_prompt():
+    drafting = Assumed(draft_step_s=1e-4, draft_prefill_s=2e-3, draft_bytes=5e9)
+    _, before, rows = found(device=L4, assumed=drafting)
+    after = one(rows, "speculative decoding").after
+    assert after.total_bytes == before.total_bytes + 5e9
+    assert after.prefill_s == before.prefill_s + 2e-3
+    _, before, rows = found(device=L4, assumed=drafting._replace(draft_bytes=9e9))
+    assert before.fits
+    assert not one(rows, "speculative decoding").after.fits
+
+
+def test_a_window_keeps_none_of_a_shared_prefix():
+    config = {**load_config("llama-3-8b"), "model_type": "mistral", "sliding_window": 256}
+    spec = read_spec(config, "windowed")
+    load = make_workload(spec, batch=8, prompt=2048)
+    before = state_of(spec, load, A100)
+    assert one(levers(spec, load, A100, (), Assumed()), "prefix caching").after.total_bytes == before.total_bytes
+    load, before, rows = found(batch=8, prompt=2048)
+    saved = before.total_bytes - one(rows, "prefix caching").after.total_bytes
+    assert saved == pytest.approx(1.1 * 7 * 1024 * costs(LLAMA, load).kv_bytes_per_token)
+
+
+def latent_model():
+    return read_spec(
+        {
+            "model_type": "deepseek_v3", "vocab_size": 1000, "hidden_size": 512, "intermediate_size": 1024,
+            "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 16, "q_lora_rank": 96,
+            "kv_lora_rank": 64, "qk_rope_head_dim": 16, "qk_nope_head_dim": 32, "v_head_dim": 32,
+            "n_routed_experts": None, "first_k_dense_replace": 4, "max_position_embeddings": 4096,
+        },
+        "latent",
+    )  # fmt: skip
+
+
+def test_absorbed_latents_multiply_what_the_algebra_says():
+    """By hand, per layer and query: q U, scores over rank + rope, sums over rank, times W; no head's keys are made."""
+    spec = latent_model()
+    load = make_workload(spec, batch=2, prompt=1000, output=4)
+    old, new = costs(spec, load), costs(absorbed(spec), load)
+    assert (new.parameters, new.weight_bytes, new.kv_bytes) == (old.parameters, old.weight_bytes, old.kv_bytes)
+    layer = 16 * (2 * 32 * 64 + 2 * 64 * 32 + 1001 * (2 * (64 + 16) + 2 * 64))
+    expanded = 1001 * 16 * (2 * 64 * 64 + 2 * (48 + 32))
+    assert old.first_step.flops - new.first_step.flops == 2 * 4 * (expanded - layer)
+    assert new.first_step.activation_bytes < old.first_step.activation_bytes / 10
+    assert absorbed(LLAMA) is None
+
+
+def test_the_estimate_of_a_latent_cache_points_to_the_lever():
+    assert any("anew in every forward" in note for note in latent_model().notes)
+
+
+def test_absorbing_is_a_lever_of_decode_alone():
+    spec = latent_model()
+    load = make_workload(spec, batch=2, prompt=1000)
+    before = state_of(spec, load, A100)
+    after = one(levers(spec, load, A100, (), Assumed()), "absorbed latents").after
+    assert after.step_s < before.step_s
+    assert after.prefill_s == before.prefill_s
+    assert all(r.name != "absorbed latents" for r in found()[2])
 
 
 def test_other_gpus_are_measured_with_their_own_peaks():

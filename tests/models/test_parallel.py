@@ -3,7 +3,7 @@
 import pytest
 from kernelroof.models.errors import UsageError
 from kernelroof.models.estimate import costs, ideal_times
-from kernelroof.models.parallel import COLLECTIVE_S, split
+from kernelroof.models.parallel import COLLECTIVE_S, largest_split_batch, split
 from kernelroof.models.presets import load_config
 from kernelroof.models.spec import read_spec
 from kernelroof.models.workload import make_workload
@@ -54,12 +54,71 @@ def test_pipeline_stages_hold_the_layers_between_them(pp):
     layers = -(-32 // pp)
     layer_bytes = (costs(LLAMA, load).weight_bytes - 2 * 128256 * 4096 * 2 - 8192) // 32
     assert part.weight_bytes >= layers * layer_bytes
-    assert part.kv_bytes <= costs(LLAMA, load).kv_bytes * layers / 32
+    # A batch is in flight in each stage, and each stage holds its layers' caches of all of them.
+    whole = costs(LLAMA, load)
+    assert part.kv_bytes == pp * whole.kv_bytes * layers / 32
+    assert part.total_bytes >= 1.1 * (part.weight_bytes + part.kv_bytes)
     assert part.collectives_per_step == pp - 1
     # A token passes all stages, so its latency does not shrink; the rate does grow.
     one = split(LLAMA, load, tp=1, pp=1, **PEAKS)
     assert part.step_s >= one.step_s * 0.999
     assert part.tokens_per_s > one.tokens_per_s
+
+
+def fields(**changed):
+    """A small model; its ratios are those of real ones."""
+    base = {
+        "vocab_size": 1000, "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4,
+        "num_attention_heads": 16, "num_key_value_heads": 4, "max_position_embeddings": 4096,
+    }  # fmt: skip
+    return {**base, **changed}
+
+
+LATENT = read_spec(
+    fields(
+        model_type="deepseek_v3", num_key_value_heads=16, q_lora_rank=96, kv_lora_rank=64, qk_rope_head_dim=16,
+        qk_nope_head_dim=32, v_head_dim=32, n_routed_experts=None, first_k_dense_replace=4,
+    ),
+    "latent",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_a_latent_is_held_by_all_and_its_heads_are_divided(tp):
+    load = make_workload(LATENT, batch=4, prompt=512, output=8)
+    one, part = (split(LATENT, load, tp=n, pp=1, executed=True, **PEAKS) for n in (1, tp))
+    assert part.kv_bytes == one.kv_bytes
+    # What every head makes of the latent is most of the bytes, and is divided as the heads are.
+    made = 4 * 513 * 4 * 16 * (2 * 32 + 2 * 40) * 2
+    step = part.step_s - part.step_comm_s
+    assert one.step_s - step > 0.95 * made * (1 - 1 / tp) / 3350e9
+
+
+def test_uneven_heads_count_on_the_fullest_gpu():
+    spec = read_spec(fields(model_type="llama", num_attention_heads=20, num_key_value_heads=10, head_dim=32), "uneven")
+    load = make_workload(spec, batch=1, prompt=64, output=8)
+    assert split(spec, load, tp=4, pp=1, **PEAKS).kv_bytes == costs(spec, load).kv_bytes * 3 / 10
+
+
+def test_a_layer_without_attention_or_mlp_reduces_once():
+    config = {
+        "model_type": "nemotron_h", "vocab_size": 1000, "hidden_size": 512, "intermediate_size": 1024,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "max_position_embeddings": 4096,
+        "hybrid_override_pattern": "M-M*-", "num_hidden_layers": 5, "mamba_num_heads": 16, "mamba_head_dim": 32,
+        "ssm_state_size": 32, "n_groups": 4, "conv_kernel": 4,
+    }  # fmt: skip
+    spec = read_spec(config, "hybrid")
+    part = split(spec, make_workload(spec, batch=1, prompt=64, output=8), tp=2, pp=1, **PEAKS)
+    assert part.collectives_per_step == 5 + 1
+
+
+@pytest.mark.parametrize(("tp", "pp"), [(1, 1), (4, 1), (2, 2)])
+def test_the_largest_batch_of_a_split_just_fits(tp, pp):
+    load = load_of()
+    most = largest_split_batch(LLAMA, load, tp=tp, pp=pp, memory_bytes=24e9)
+    sizes = [split(LLAMA, load._replace(batch=n), tp=tp, pp=pp, **PEAKS).total_bytes for n in (most, most + 1)]
+    assert sizes[0] <= 24e9 < sizes[1]
+    assert largest_split_batch(LLAMA, load, tp=tp, pp=pp, memory_bytes=1e9) == 0
 
 
 def test_what_can_not_be_split():

@@ -9,8 +9,11 @@ from kernelroof.profile.cli import main
 def test_levers_are_sorted_by_the_goal(capsys):
     assert main(["advise", "llama-3-8b", "--gpu", "a100-80gb", "--batch", "8", "--goal", "throughput", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    rates = [r["after"]["tokens_per_s"] for r in found["levers"] if r["after"]]
-    assert rates == sorted(rates, reverse=True)
+    gains = [r["gain"] for r in found["levers"] if r["after"]]
+    assert gains == sorted(gains, reverse=True)
+    for row in filter(lambda r: r["after"], found["levers"]):
+        against = row["against"] or found["before"]
+        assert row["gain"] == row["after"]["tokens_per_s"] / against["tokens_per_s"]
     names = {r["name"] for r in found["levers"]}
     assert names >= {
         "weight quantisation", "KV quantisation", "larger batch", "continuous batching", "tensor parallel",
@@ -27,13 +30,36 @@ def test_text_fits_a_terminal_and_explains_every_lever(capsys):
 
 
 def test_a_draft_model_costs_time(capsys):
-    command = ["advise", "llama-3-8b", "--gpu", "a100-80gb", "--json"]
-    steps = []
-    for extra in ([], ["--draft", "qwen2.5-0.5b"]):
-        assert main([*command, *extra]) == 0
-        rows = json.loads(capsys.readouterr().out)["levers"]
-        steps.append(next(r["after"]["step_s"] for r in rows if r["name"] == "speculative decoding"))
-    assert steps[1] > steps[0]
+    free, drafted = (
+        _after(capsys, "speculative decoding", "llama-3-8b", "--gpu", "a100-80gb", *extra) for extra in DRAFTS
+    )
+    assert drafted["step_s"] > free["step_s"]
+    assert drafted["prefill_s"] > free["prefill_s"]
+    assert drafted["total_bytes"] > free["total_bytes"] + 0.9e9
+
+
+DRAFTS = ([], ["--draft", "qwen2.5-0.5b"])
+
+
+def _after(capsys, name, *words):
+    assert main(["advise", *words, "--json"]) == 0
+    return next(r["after"] for r in json.loads(capsys.readouterr().out)["levers"] if r["name"] == name)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["llama-3-8b", "--gpu", "gb200"], set()),  # nothing in the table is faster
+        (["llama-3-8b", "--gpu", "h100-sxm", "--goal", "memory"], set()),  # it fits, and needs as much elsewhere
+        (["llama-3-8b", "--gpu", "rtx-4080"], {"rtx-4090", "a30", "a10", "l4", "rtx-3090", "rtx-3090-ti"}),
+    ],
+)
+def test_other_gpus_are_better_ones(words, expected, capsys):
+    assert main(["advise", *words, "--json"]) == 0
+    rows = [r for r in json.loads(capsys.readouterr().out)["levers"] if r["name"] == "another GPU"]
+    assert {r["setting"] for r in rows} <= expected
+    assert bool(rows) == bool(expected)
+    assert all(r["after"]["fits"] for r in rows)
 
 
 @pytest.mark.parametrize(

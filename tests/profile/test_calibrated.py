@@ -56,6 +56,7 @@ def test_what_can_not_calibrate(finished, tmp_path, capsys):
     config, run = finished
     words = ["estimate", str(config), "--calibrate"]
     assert main([*words, str(tmp_path)]) == 2
+    assert "--overwrite" not in capsys.readouterr().err
     assert main([*words, str(run), "--dtype", "bfloat16"]) == 2
     assert "float32" in capsys.readouterr().err
     assert main([*words, str(run), "--weights-dtype", "int4"]) == 2

@@ -69,12 +69,10 @@ def test_estimate_json_has_what_scripts_need(capsys):
 def test_own_figures_equal_the_table(capsys):
     table = estimate_json(capsys, "llama-3-8b", "--gpu", "a100-80gb")
     own = estimate_json(capsys, "llama-3-8b", "--peak-tflops", "312", "--bandwidth-gbs", "2039", "--memory-gb", "80")
-    # What to expect is known of a product, not of figures.
-    assert {k: v for k, v in own["prefill"].items() if "expected" not in k} == {
-        k: v for k, v in table["prefill"].items() if "expected" not in k
-    }
-    assert own["prefill"]["expected_ms"] is None
-    assert table["prefill"]["expected_ms"] > table["prefill"]["ideal_ms"]
+    # Kernels were measured on GPUs of the table only: the rest is the same, and what is not known is null.
+    expected = {field for field in table["prefill"] if field.startswith("expected")}
+    assert {own["prefill"].pop(field) for field in expected} == {None}
+    assert own["prefill"] == {k: v for k, v in table["prefill"].items() if k not in expected}
     assert own["fits"] == table["fits"]
 
 

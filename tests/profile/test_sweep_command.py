@@ -71,6 +71,30 @@ def test_heat_map_and_its_refusals(tmp_path, capsys):
     assert "combinations are too many" in capsys.readouterr().err
 
 
+def test_the_largest_batch_within_a_latency(capsys):
+    words = ["sweep", "--gpus", "h100-sxm", "--batches", "1:200:1", "--fits", "--at-most", "tpot_ms=8", "--top", "1"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    batch = int(shown.split("─\n")[1].split()[0])
+    spec, gpu = read_spec(load_config("llama-3-8b"), "llama-3-8b"), find_gpu("h100-sxm")
+    steps = [
+        ideal_times(costs(spec, make_workload(spec, batch=b, output=128)), gpu.bf16_flop_s, gpu.byte_s).first_step_s
+        for b in (batch, batch + 1)
+    ]
+    assert steps[0] <= 8e-3 < steps[1]
+    assert "ideal times" in shown
+    assert main(["sweep", "--at-most", "tpot_ms=0"]) == 0
+    for wrong in ("tpot_ms", "nothing=1", "model=1", "tpot_ms=x", "fits=1"):
+        assert main(["sweep", "--at-most", wrong]) == 2
+
+
+def test_a_refused_picture_leaves_no_table(tmp_path):
+    out = tmp_path / "sweep.csv"
+    words = ["sweep", "--outputs", "1:26:2", "--axes", "batch,prompt", "--picture", str(tmp_path / "p.png")]
+    assert main([*words, "--out", str(out)]) == 2
+    assert not out.exists()
+
+
 def test_compare_is_the_estimates_side_by_side(capsys):
     assert main(["compare", "llama-3-8b", "--gpu", "a100-80gb", "--gpu", "l4", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -80,6 +104,17 @@ def test_compare_is_the_estimates_side_by_side(capsys):
     shown = capsys.readouterr().out
     assert "7.43 ms" in shown
     assert all(len(line) <= 120 for line in shown.splitlines())
+
+
+def test_compare_says_where_little_was_measured(capsys):
+    words = ["compare", "llama-3-8b", "--gpu", "h100-sxm", "--gpu", "l4", "--weights-dtype"]
+    assert main([*words, "int4-g128"]) == 0
+    packed = capsys.readouterr().out.splitlines()
+    assert main([*words, "bfloat16"]) == 0
+    plain = capsys.readouterr().out.splitlines()
+    assert "≥" in packed[3]
+    assert "≥" not in plain[3]
+    assert all(len(line) <= 110 for line in packed + plain)
 
 
 def test_batching_says_51_25_percent(capsys):
