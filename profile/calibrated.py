@@ -52,6 +52,8 @@ def calibrated_record(folder: str, config: Mapping[str, Any], workload: Workload
     _check_positive(ceilings, f"{folder}/ceilings.json", ("flop_s", "byte_s"))
     for phase in kernels["phase"].unique():
         _check_positive(wall.get(phase), f"{phase} of {folder}/wall.json", ("bare_ns", "bare_min_ns", "bare_max_ns"))
+    if not isinstance(ceilings.get("name"), str):
+        raise OutputError(f"{folder}/ceilings.json has no name", _ANOTHER)
     learned = calibration(identity, ceilings, wall, kernels)
     # Loads torch, which takes seconds: what can be refused is refused before.
     from kernelroof.models.trace import trace
@@ -116,6 +118,8 @@ _FIGURES = ("time_ns", "ideal_ns", "flops", "count")
 def _kernels(path: Path) -> pd.DataFrame:
     """The run's kernels.csv, checked: its columns are there, and what is known in them is no nonsense."""
     try:
+        if not path.read_bytes().endswith(b"\n"):
+            raise OutputError(f"{path} is cut short", _ANOTHER)
         kernels = pd.read_csv(path, dtype=dict.fromkeys(_TEXTS, str))
         lacking = [column for column in (*_TEXTS, *_FIGURES) if column not in kernels.columns]
         if lacking:

@@ -171,6 +171,8 @@ def _phases(record: dict[str, Any]) -> list[str]:
 
 def _band(phase: dict[str, Any]) -> str:
     """An expected time with the band that holds about 80 % of measured kernels."""
+    if phase["expected_ms"] is None:
+        return "–"
     low, high = (seconds(phase[f"expected_{end}_ms"] / 1e3, 3) for end in ("low", "high"))
     return f"{low} - {high}"
 
@@ -184,6 +186,8 @@ def _besides(record: dict[str, Any]) -> list[str]:
             words += "; learned on another GPU of the same architecture, hence the wider band"
         if known["not_measured"]:
             words += f"; at their ideal: {', '.join(known['not_measured'])}"
+        if known["withheld"]:
+            words += f"; none for {', '.join(known['withheld'])}"
     else:
         words = f"expected: not known ({known['reason']}): ideal times only"
     lines = textwrap.wrap(words, _WIDTH, subsequent_indent="  ")
