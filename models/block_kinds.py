@@ -43,8 +43,9 @@ def _half(layer: Layer, block: Any, name: str) -> Mapping[str, Any]:
 
 def _attention(layer: Layer, half: Mapping[str, Any]) -> Part:
     fields, hidden = layer.fields, layer.hidden
-    heads, group = fields.size("num_attention_heads"), half.get("n_heads_in_group")
-    if heads % whole(group, f"{fields.name}: n_heads_in_group of layer {layer.position}"):
+    heads = fields.size("num_attention_heads")
+    group = whole(half.get("n_heads_in_group"), f"{fields.name}: n_heads_in_group of layer {layer.position}")
+    if heads % group:
         raise ConfigError(
             f"{fields.name}: n_heads_in_group of layer {layer.position} is {group}, no divisor of "
             f"num_attention_heads {heads}",

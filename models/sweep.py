@@ -66,9 +66,10 @@ _SAFE = 1 << 60
 
 def _overflows(model: Coefficients, sizes: Sequence[Any], flags: Flags) -> bool:
     """Whether int64 arrays might wrap around: costs only grow with each size, so the largest of each tells."""
-    cost = costs_of(model, *(int(s.max()) for s in sizes), flags)
+    batch, prompt, output = (int(s.max()) for s in sizes)
+    cost = costs_of(model, batch, prompt, output, flags)
     found = [getattr(cost, f) for f in _SIZES] + [n for p in _PHASES for n in getattr(cost, p)]
-    return max(found) > _SAFE
+    return bool(max(found) > _SAFE)
 
 
 class _Results:

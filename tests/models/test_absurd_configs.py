@@ -115,3 +115,9 @@ def test_no_expected_time_below_the_ideal():
     assert record["prefill"]["expected_ms"] is None
     assert "skip" in record["expected"]["withheld"][0]
     assert record["decode"]["expected_ms"] >= record["decode"]["ideal_ms"]
+
+
+def test_matrices_that_are_listed_one_by_one_are_bounded():
+    config = {**load_config("tiny-llama"), "model_type": "gemma3n_text", "altup_num_inputs": MOST}
+    with pytest.raises(ConfigError, match="altup_num_inputs"):
+        read_spec(config)
