@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from kernelroof.models.errors import ConfigError
 from kernelroof.models.family import Layer
+from kernelroof.models.fields import shortened, whole
 from kernelroof.models.layers import Attention, Linear, Part, attention
 
 Reader = Callable[[Layer], Part]
@@ -44,7 +45,8 @@ def head_counts(layer: Layer) -> tuple[int, int]:
     fields = layer.fields
     prefix = _prefix(layer, "num_attention_heads")
     if fields.has("num_attention_heads_per_layer"):
-        heads = int(fields.per_layer("num_attention_heads_per_layer", layer.layers)[layer.position])
+        each = fields.per_layer("num_attention_heads_per_layer", layer.layers)
+        heads = whole(each[layer.position], f"{fields.name}: num_attention_heads_per_layer")
     else:
         heads = fields.size(f"{prefix}num_attention_heads", "num_attention_heads")
     kv_field = f"{_prefix(layer, 'num_key_value_heads')}num_key_value_heads"
@@ -242,8 +244,14 @@ def _indexer_types(layer: Layer) -> tuple[str, ...]:
     fields = layer.fields
     if fields.has("indexer_types"):
         return tuple(fields.per_layer("indexer_types", layer.layers))
-    pattern = fields.get("index_topk_pattern")
-    if pattern is not None:
-        return tuple({"F": "full", "S": "shared"}.get(c, c) for c in pattern)
+    if fields.has("index_topk_pattern"):
+        pattern = str(fields.get("index_topk_pattern"))
+        if len(pattern) < layer.layers or set(pattern) - set("FS"):
+            raise ConfigError(
+                f"{fields.name}: index_topk_pattern is {shortened(pattern)}, not one of F and S for each of "
+                f"{layer.layers} layers",
+                "Correct it in the config.",
+            )
+        return tuple("full" if letter == "F" else "shared" for letter in pattern)
     step, offset = fields.size("index_topk_freq", default=1), fields.count("index_skip_topk_offset", default=2)
     return tuple("full" if max(i - offset + 1, 0) % step == 0 else "shared" for i in range(layer.layers))

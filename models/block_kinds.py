@@ -7,6 +7,7 @@ from typing import Any
 
 from kernelroof.models.errors import ConfigError
 from kernelroof.models.family import Layer
+from kernelroof.models.fields import Fields, whole
 from kernelroof.models.layers import Linear, Part, attention, join
 from kernelroof.models.mlp_kinds import dense_part
 
@@ -42,10 +43,11 @@ def _half(layer: Layer, block: Any, name: str) -> Mapping[str, Any]:
 
 def _attention(layer: Layer, half: Mapping[str, Any]) -> Part:
     fields, hidden = layer.fields, layer.hidden
-    heads, group = fields.size("num_attention_heads"), half.get("n_heads_in_group")
-    if not isinstance(group, int) or group < 1 or heads % group:
+    heads = fields.size("num_attention_heads")
+    group = whole(half.get("n_heads_in_group"), f"{fields.name}: n_heads_in_group of layer {layer.position}")
+    if heads % group:
         raise ConfigError(
-            f"{fields.name}: n_heads_in_group of layer {layer.position} is {group!r}, no divisor of "
+            f"{fields.name}: n_heads_in_group of layer {layer.position} is {group}, no divisor of "
             f"num_attention_heads {heads}",
             "Correct it in block_configs.",
         )
@@ -65,11 +67,8 @@ def _attention(layer: Layer, half: Mapping[str, Any]) -> Part:
 
 def _width(layer: Layer, half: Mapping[str, Any]) -> int:
     """Two thirds of `ffn_mult` times the model's width, rounded up to a multiple of 256, as DeciLM's code has it."""
-    factor = half.get("ffn_mult")
-    if isinstance(half.get("intermediate_size"), int):
-        return int(half["intermediate_size"])
-    if not isinstance(factor, (int, float)) or factor <= 0:
-        raise ConfigError(
-            f"{layer.fields.name}: ffn_mult of layer {layer.position} is {factor!r}", "Correct it in block_configs."
-        )
+    where = Fields(half, f"{layer.fields.name}, block_configs of layer {layer.position}")
+    if where.has("intermediate_size"):
+        return where.size("intermediate_size")
+    factor = where.number("ffn_mult")
     return -(-int(2 * factor * layer.hidden / 3) // 256) * 256

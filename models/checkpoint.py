@@ -22,6 +22,7 @@ _COMPANIONS = frozenset(
 )
 
 _ELSEWHERE = re.compile(r"vision|visual|audio|image|multi_modal|mm_projector|(?:^|\.)mtp")
+_DIGITS = 9
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 
@@ -56,11 +57,11 @@ def _is_companion(name: str, by_name: Mapping[str, Tensor]) -> bool:
 def _parameters(tensor: Tensor, by_name: Mapping[str, Tensor], bits: int) -> int:
     """Elements of the matrix that a tensor holds, packed or not."""
     module, _, last = tensor.name.rpartition(".")
-    if last == "qweight" and tensor.dtype == "I32":
+    if last == "qweight" and tensor.dtype == "I32" and len(tensor.shape) == 2:
         scales, index = by_name.get(f"{module}.scales"), by_name.get(f"{module}.g_idx")
         if index is not None:  # GPTQ packs along the inputs
             return index.elements * tensor.shape[-1]
-        if scales is not None and scales.shape[-1] != tensor.shape[-1]:  # AWQ packs along the outputs
+        if scales is not None and scales.shape and scales.shape[-1] != tensor.shape[-1]:  # AWQ packs along the outputs
             return tensor.shape[0] * scales.shape[-1]
         return tensor.elements * 32 // bits
     if tensor.dtype == "I32" and last == "weight_packed":
@@ -82,7 +83,8 @@ def split(tensors: Iterable[Tensor], layers: int) -> tuple[list[Tensor], list[Te
     others: list[Tensor] = []
     for tensor in tensors:
         layer = _LAYER.search(tensor.name)
-        beyond = layer is not None and int(layer[1]) >= layers
+        # More digits than any model's last layer has are beyond it without being converted.
+        beyond = layer is not None and (len(layer[1]) > _DIGITS or int(layer[1]) >= layers)
         (others if beyond or _ELSEWHERE.search(tensor.name) else own).append(tensor)
     return own, others
 

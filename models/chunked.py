@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kernelroof.models.coefficients import Coefficients
+from kernelroof.models.errors import UsageError
 from kernelroof.models.forward import Part, forward_cost
+
+MOST_CHUNKS = 100_000
+"""Each takes some microseconds to estimate."""
 
 
 class Chunking(NamedTuple):
@@ -33,7 +37,15 @@ def chunked_prefill(
     byte_s: float,
     quantised_flop_s: float | None = None,
 ) -> Chunking:
-    """Ideal times of a prompt of `prompt` tokens, `chunk` at a time, beside `running` requests at `context` tokens."""
+    """Ideal times of a prompt of `prompt` tokens, `chunk` at a time, beside `running` requests at `context` tokens.
+
+    Raises:
+        UsageError: more chunks than can be computed one by one.
+    """
+    if prompt > MOST_CHUNKS * chunk:
+        raise UsageError(
+            f"a prompt of {prompt:,} tokens has more than {MOST_CHUNKS:,} chunks of {chunk:,}", "Ask for larger chunks."
+        )
     decode = (Part(1, context - 1, running),) if running else ()
     times = []
     for past in range(0, prompt, chunk):

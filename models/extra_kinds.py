@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kernelroof.models.errors import ConfigError
 from kernelroof.models.family import Family, Layer
 from kernelroof.models.fields import Fields
 from kernelroof.models.layers import Linear, Part
 from kernelroof.models.mlp_kinds import is_routed, routed_part
 
 Reader = Callable[[Layer], Part]
+
+_MOST_STREAMS = 1_000
+"""Each has matrices of its own, which are listed one by one."""
 
 
 def _per_layer_inputs(layer: Layer) -> Part:
@@ -200,6 +204,10 @@ def _streams(fields: Fields, layers: int) -> Outside:
     hidden = fields.size("hidden_size")
     count = fields.size("altup_num_inputs") - 1
     names = ("altup_projections", "altup_unembed_projections")
+    if count > _MOST_STREAMS:
+        raise ConfigError(
+            f"{fields.name}: altup_num_inputs is {count + 1}, more than any model has", "Correct it in the config."
+        )
     return Outside(tuple(Linear(f"{n}.{i}", hidden, hidden) for n in names for i in range(count)))
 
 

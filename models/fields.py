@@ -16,6 +16,10 @@ _DTYPES = {
 }
 
 
+MOST = 10**12
+"""No size of a model or workload is larger. What is would leave the range in which floats can hold the results."""
+
+
 class Fields:
     """The fields of one config, by the names that the readers use.
 
@@ -95,31 +99,54 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise ConfigError(f"{self.name}: {field} is {value!r}, not true or false", "Correct it in the config.")
+            raise ConfigError(
+                f"{self.name}: {field} is {shortened(value)}, not true or false", "Correct it in the config."
+            )
         return value
 
     def rule(self, rule: bool | str) -> bool:
         """A fact that code fixes (a bool), or the field that decides it."""
         return rule if isinstance(rule, bool) else self.flag(rule)
 
+    def number(self, field: str, default: float | None = None) -> float:
+        """A number above zero, whole or not."""
+        value = self.get(field)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MOST:
+            raise ConfigError(
+                f"{self.name}: {field} is {shortened(value)}, not a plausible number above zero",
+                "Correct it in the config.",
+            )
+        return value
+
     def per_layer(self, field: str, layers: int) -> Sequence[Any]:
         """A list with one entry per layer."""
         value = self.get(field)
         if not isinstance(value, (list, tuple)) or len(value) < layers:
             raise ConfigError(
-                f"{self.name}: {field} is {_short(value)}, not a list with one entry for each of {layers} layers",
+                f"{self.name}: {field} is {shortened(value)}, not a list with one entry for each of {layers} layers",
                 "Correct it in the config.",
             )
         return value[:layers]
+
+    def switches(self, field: str, layers: int) -> Sequence[bool]:
+        """A list with yes or no (1 or 0) for each layer."""
+        value = self.per_layer(field, layers)
+        if not all(isinstance(v, int) and v in (0, 1) for v in value):
+            raise ConfigError(
+                f"{self.name}: {field} is {shortened(value)}, not a list of 1 and 0", "Correct it in the config."
+            )
+        return [bool(v) for v in value]
 
     def numbers(self, field: str) -> tuple[int, ...]:
         """A list of whole numbers; empty where the field is absent."""
         value = self.get(field)
         if value is None:
             return ()
-        if not isinstance(value, (list, tuple)) or not all(isinstance(n, int) for n in value):
+        if not isinstance(value, (list, tuple)) or not all(isinstance(n, int) and abs(n) <= MOST for n in value):
             raise ConfigError(
-                f"{self.name}: {field} is {_short(value)}, not a list of whole numbers", "Correct it in the config."
+                f"{self.name}: {field} is {shortened(value)}, not a list of whole numbers", "Correct it in the config."
             )
         return tuple(value)
 
@@ -129,7 +156,7 @@ class Fields:
         known = _DTYPES.get(str(value).removeprefix("torch."))
         if known is None:
             raise ConfigError(
-                f"{self.name}: torch_dtype {value!r} is not one of {', '.join(sorted(set(_DTYPES.values())))}",
+                f"{self.name}: torch_dtype {shortened(value)} is not one of {', '.join(sorted(set(_DTYPES.values())))}",
                 "Correct it in the config.",
             )
         return known
@@ -145,18 +172,29 @@ class Fields:
             if isinstance(value, list) and value and all(v == value[0] for v in value):
                 # One entry per layer, all the same.
                 value = value[0]
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(
-                    f"{self.name}: {self.named(field)} is {value!r}, not a whole number of at least {least}",
-                    "Correct it in the config.",
-                )
-            return value
+            return whole(value, f"{self.name}: {self.named(field)}", least)
         if default is not None:
             return default
         wanted = " or ".join(dict.fromkeys(self.named(f) for f in fields))
         raise ConfigError(f"{self.name}: the config has no {wanted}", "Add it, or give the model's own config.json.")
 
 
-def _short(value: Any) -> str:
+def whole(value: Any, where: str, least: int = 1) -> int:
+    """A value that must be a whole number of at least `least`; `where` names it in the complaint.
+
+    Raises:
+        ConfigError: something else, or absurdly large.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(
+            f"{where} is {shortened(value)}, not a whole number of at least {least}", "Correct it in the config."
+        )
+    if value > MOST:
+        raise ConfigError(f"{where} is {shortened(value)}, more than any model has", "Correct it in the config.")
+    return value
+
+
+def shortened(value: Any, most: int = 60) -> str:
+    """A value as messages show it: one line of bounded length, whatever a config holds."""
     words = repr(value)
-    return words if len(words) < 60 else words[:57] + "..."
+    return words if len(words) < most else words[: most - 3] + "..."

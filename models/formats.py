@@ -300,7 +300,7 @@ def weight_format(name: str, option: str = "--weights-dtype") -> Format:
             return bits_per_weight(rest) if rest[:1].isdigit() or rest[:1] in "-." else weight_format(rest, option)
     for pattern, make in _FAMILIES:
         match = re.fullmatch(pattern, key)
-        if match and match[2] != "0":
+        if match and (match[2] is None or int(match[2])):
             return make(int(match[1]), int(match[2]) if match[2] else None, bool(match[3]))
     return _look_up(WEIGHTS, name, option)
 

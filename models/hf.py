@@ -86,7 +86,7 @@ def config_object(config: dict[str, Any]) -> Any:
                 f"transformers {transformers.__version__} does not know model_type {model_type!r}",
                 "Install a newer transformers, or check the field.",
             ) from error
-        raise ConfigError(f"the {model_type} config makes no sense: {_first_line(error)}") from error
+        raise ConfigError(f"the {model_type} config makes no sense: {first_line(error)}") from error
 
 
 def build_model(
@@ -140,7 +140,7 @@ def build_model(
     except Exception as error:
         source = f"from {weights}" if weights is not None else "with random weights"
         raise DriverError(
-            f"could not build the {cfg.model_type} model {source} on {device} ({dtype}, {attn}): {_first_line(error)}",
+            f"could not build the {cfg.model_type} model {source} on {device} ({dtype}, {attn}): {first_line(error)}",
             _remedy(error, attn),
         ) from error
     assert isinstance(model, torch.nn.Module)
@@ -208,7 +208,7 @@ def make_cache(kind: str, model: torch.nn.Module, *, max_length: int, batch: int
             }
             return transformers.StaticCache(**{k: v for k, v in offered.items() if k in known})
     except Exception as error:
-        raise DriverError(f"could not make a {kind} cache: {_first_line(error)}") from error
+        raise DriverError(f"could not make a {kind} cache: {first_line(error)}") from error
 
 
 def cache_argument(model: torch.nn.Module) -> str:
@@ -338,7 +338,7 @@ def _check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
         raise UsageError(f"unknown {what} {value!r}", f"Choose one of {', '.join(known)}.")
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].endswith(":"):
         lines[0] = f"{lines[0]} {lines[1]}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kernelroof.models.errors import ConfigError
-from kernelroof.models.fields import Fields
+from kernelroof.models.fields import Fields, shortened
 
 Pattern = Callable[[Fields, int], Sequence[str]]
 
@@ -98,7 +98,8 @@ def unrotated(kind: str) -> Pattern:
 
     def pattern(fields: Fields, layers: int) -> Sequence[str]:
         step = fields.size("no_rope_layer_interval", default=4)
-        rotated = fields.get("no_rope_layers") or [int((i + 1) % step != 0) for i in range(layers)]
+        given = bool(fields.get("no_rope_layers"))
+        rotated = fields.switches("no_rope_layers", layers) if given else [(i + 1) % step != 0 for i in range(layers)]
         if kind == "chunked_attention":
             on = fields.has("attention_chunk_size")
             return [kind if on and rotated[i] else "full_attention" for i in range(layers)]
@@ -126,15 +127,33 @@ def periodic(fields: Fields, layers: int) -> Sequence[str]:
     return ["full_attention" if i % period == offset else "linear_attention" for i in range(layers)]
 
 
+_MOST_LAYERS = 10_000
+"""Every layer is read by itself, so that absurd numbers of them would take forever."""
+
+
 def layer_count(fields: Fields) -> int:
-    """Number of layers, which some hybrids say only by their pattern."""
+    """Number of layers, which some hybrids say only by their pattern.
+
+    Raises:
+        ConfigError: none, or absurdly many.
+    """
+    field, count = "num_hidden_layers", None
     if fields.has("hybrid_override_pattern"):
-        return len(str(fields.get("hybrid_override_pattern")))
-    if not fields.has("num_hidden_layers"):
-        for field in ("layer_types", "layers_block_type"):
-            if isinstance(fields.get(field), (list, tuple)):
-                return len(fields.get(field))
-    return fields.size("num_hidden_layers")
+        field = "hybrid_override_pattern"
+        count = len(str(fields.get(field)))
+    elif not fields.has("num_hidden_layers"):
+        for listed in ("layer_types", "layers_block_type"):
+            if isinstance(fields.get(listed), (list, tuple)):
+                field, count = listed, len(fields.get(listed))
+                break
+    if count is None:
+        count = fields.size("num_hidden_layers")
+    if not 1 <= count <= _MOST_LAYERS:
+        raise ConfigError(
+            f"{fields.name}: {fields.named(field)} says {count} layers, not from 1 to {_MOST_LAYERS}",
+            "Correct it in the config.",
+        )
+    return count
 
 
 def layer_types(fields: Fields, layers: int, pattern: Pattern | None) -> tuple[str, ...]:
@@ -152,19 +171,20 @@ def layer_types(fields: Fields, layers: int, pattern: Pattern | None) -> tuple[s
     elif fields.has("attn_type_list"):
         # MiniMax's own configs: 1 is softmax attention, 0 linear attention.
         field = "attn_type_list"
-        found = ["full_attention" if kind else "linear_attention" for kind in fields.per_layer(field, layers)]
+        found = ["full_attention" if kind else "linear_attention" for kind in fields.switches(field, layers)]
     elif fields.has("hybrid_layer_pattern"):
         field = "hybrid_layer_pattern"
-        found = ["sliding_attention" if kind else "full_attention" for kind in fields.per_layer(field, layers)]
+        found = ["sliding_attention" if kind else "full_attention" for kind in fields.switches(field, layers)]
     else:
         field = "sliding_window_pattern" if pattern else "sliding_window"
         found = (pattern or any_window)(fields, layers)
-    named = tuple(_OLD_NAMES.get(kind, kind) for kind in found)
-    unknown = sorted({str(kind) for kind in named if kind not in KINDS})
+    words = [kind if isinstance(kind, str) else shortened(kind) for kind in found]
+    named = tuple(_OLD_NAMES.get(kind, kind) for kind in words)
+    unknown = sorted({kind for kind in named if kind not in KINDS})
     if unknown:
         raise ConfigError(
-            f"{fields.name}: {field} names layers of kind {', '.join(unknown)}, whose cache the closed form does not "
-            "know",
+            f"{fields.name}: {field} names layers of kind {', '.join(unknown[:5])}, whose cache the closed form does "
+            "not know",
             "`kernelroof profile` traces the model itself, where transformers knows it.",
         )
     return named

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kernelroof.models.batching import continuous_batches, static_batches
+from kernelroof.models.batching import continuous_batches, length_words, repeated, static_batches
 from kernelroof.models.capacity import largest_batch
 from kernelroof.models.chunked import chunked_prefill
 from kernelroof.models.coefficients import Coefficients, coefficients
@@ -254,8 +254,12 @@ def _batch(spec: ModelSpec, workload: Workload, device: Device, before: State, _
 def _continuous(spec: ModelSpec, workload: Workload, device: Device, before: State, assumed: Assumed) -> list[Lever]:
     if workload.batch == 1:
         return [Lever("continuous batching", "", None, "a batch of one has no idle slots", "raise the batch first")]
-    lengths = assumed.lengths * (16 * workload.batch // len(assumed.lengths) + 1)
-    fixed, joined = static_batches(lengths, workload.batch), continuous_batches(lengths, workload.batch)
+    try:
+        rounds = 16 * workload.batch // len(assumed.lengths) + 1
+        lengths = repeated(assumed.lengths, rounds * len(assumed.lengths))
+        fixed, joined = static_batches(lengths, workload.batch), continuous_batches(lengths, workload.batch)
+    except UsageError as error:
+        return [Lever("continuous batching", "", None, error.what, "")]
     # "Now" counts every slot as useful, which no policy exceeds: the gain is over a static batch of the same lengths.
     static, after = (before._replace(tokens_per_s=before.tokens_per_s * b.utilisation) for b in (fixed, joined))
     return [
@@ -264,7 +268,7 @@ def _continuous(spec: ModelSpec, workload: Workload, device: Device, before: Sta
             f"{workload.batch:,} slots",
             after,
             f"useful slots {100 * fixed.utilisation:.1f} -> {100 * joined.utilisation:.1f} % "
-            f"(outputs of {', '.join(map(str, assumed.lengths))} tokens, assumed): {static.tokens_per_s:.0f} -> "
+            f"(outputs of {length_words(assumed.lengths)} tokens, assumed): {static.tokens_per_s:.0f} -> "
             f"{after.tokens_per_s:.0f} tokens/s, the gain is over the former",
             "needs requests waiting; prefills then come between decode steps",
             static,

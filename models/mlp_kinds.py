@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kernelroof.models.errors import ConfigError
 from kernelroof.models.family import Layer
+from kernelroof.models.fields import whole
 from kernelroof.models.layers import Linear, Part, join
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
@@ -45,7 +46,7 @@ def is_routed(layer: Layer) -> bool:
         step = fields.count("interleave_moe_layer_step")
         return step > 0 and (i + 1) % step == 0
     if isinstance(fields.get("moe_layer_freq"), list):
-        return bool(fields.per_layer("moe_layer_freq", layer.layers)[i])
+        return fields.switches("moe_layer_freq", layer.layers)[i]
     if fields.has("first_k_dense_replace") or fields.has("num_dense_layers"):
         step = fields.size("moe_layer_freq", default=1)
         return i >= fields.either("first_k_dense_replace", "num_dense_layers") and i % step == 0
@@ -85,7 +86,8 @@ def _dense_width(layer: Layer) -> int:
     widen = layer.family.widen
     ratio = widen if isinstance(widen, int) else fields.size(widen)
     if isinstance(fields.get("intermediate_size"), list):
-        return int(fields.per_layer("intermediate_size", layer.layers)[layer.position])
+        each = fields.per_layer("intermediate_size", layer.layers)
+        return whole(each[layer.position], f"{fields.name}: intermediate_size of layer {layer.position}")
     wide = fields.size(
         "dense_intermediate_size",
         "intermediate_size_mlp",
@@ -102,10 +104,7 @@ def _adjusted_width(layer: Layer) -> int:
     wide = fields.size("intermediate_size")
     if not fields.flag("block_auto_adjust_ff_dim"):
         return wide
-    wide = int(2 * wide / 3)
-    factor = fields.get("block_ffn_dim_multiplier")
-    if factor is not None:
-        wide = int(factor * wide)
+    wide = int(fields.number("block_ffn_dim_multiplier", default=1) * int(2 * wide / 3))
     multiple = fields.size("block_multiple_of")
     return multiple * ((wide + multiple - 1) // multiple)
 

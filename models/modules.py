@@ -32,8 +32,8 @@ class Modules(NamedTuple):
                 end = path.rfind(".", 0, end)
         if not self.regexes:
             return False
-        match = _compiled(self.regexes).match
-        return any(match(name) for name in _full_names(path))
+        patterns = _compiled(self.regexes)
+        return any(pattern.match(name) for name in _full_names(path) for pattern in patterns)
 
 
 def listed(names: Iterable[object]) -> Modules:
@@ -95,8 +95,9 @@ def _checked(shown: str, regex: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(regexes: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{r})" for r in regexes))
+def _compiled(regexes: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    # Each by itself: flags at its start, names and numbers of its groups would clash in one joined pattern.
+    return tuple(re.compile(r) for r in regexes)
 
 
 def _full_names(path: str) -> Iterable[str]:

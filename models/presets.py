@@ -11,6 +11,10 @@ from kernelroof.models.errors import ConfigError, UnknownModelError
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "preset_configs")
 
 
+_LARGEST = 50_000_000
+"""Bytes; configs have some thousands. Somebody may name a checkpoint's weights instead."""
+
+
 def preset_names() -> list[str]:
     """Names of the presets that come with the package."""
     return sorted(f[:-5] for f in os.listdir(_FOLDER) if f.endswith(".json"))
@@ -74,6 +78,8 @@ def _read_with_siblings(path: str) -> dict[str, Any]:
 
 def _read(path: str) -> dict[str, Any]:
     try:
+        if os.path.getsize(path) > _LARGEST:
+            raise ConfigError(f"{path} is too large for a config", "Give a Hugging Face config.json.")
         with open(path, encoding="utf-8-sig") as file:
             config = json.load(file)
     except (ValueError, RecursionError) as error:

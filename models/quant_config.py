@@ -6,13 +6,15 @@ the user is asked for --weights-dtype.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kernelroof.models.fields import shortened
 from kernelroof.models.formats import FP8, WEIGHTS, Format, Scale, awq, gptq, hqq, integers
 from kernelroof.models.modules import Modules, listed, matching
 from kernelroof.models.quant_schemes import compressed_tensors, modelopt
-from kernelroof.models.quantised import NotReadError, Quantised, bits_of, group_of, integer, skipped
+from kernelroof.models.quantised import NotReadError, Quantised, bits_of, extent, extents, group_of, integer, skipped
 
 
 def read_quantised(config: Mapping[str, Any]) -> Quantised | None:
@@ -21,18 +23,23 @@ def read_quantised(config: Mapping[str, Any]) -> Quantised | None:
     if not given:
         return None
     if not isinstance(given, Mapping):
-        return Quantised("unknown", None, f"quantization_config is {given!r}, not an object")
+        return Quantised("unknown", None, f"quantization_config is {shortened(given)}, not an object")
     method = _method(given)
     reader = _READERS.get(method)
     if reader is None:
         shown = given.get("quant_method")
-        return Quantised(method, None, f"quant_method {shown!r} is not one of {', '.join(sorted(_READERS))}")
+        return Quantised(method, None, f"quant_method {shortened(shown)} is not one of {', '.join(sorted(_READERS))}")
     try:
         return reader(given)._replace(method=method)
     except NotReadError as error:
-        return Quantised(method, None, f"quant_method {method!r}: {error}")
-    except (ValueError, TypeError, AttributeError, LookupError) as error:
-        return Quantised(method, None, f"quant_method {method!r}: a field makes no sense ({error})")
+        why = str(error)
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        why = f"a field makes no sense ({error})"
+    return Quantised(method, None, f"quant_method {method!r}: {textwrap.shorten(why, _LONGEST_REASON)}")
+
+
+_LONGEST_REASON = 400
+"""Characters of a reason, which may quote what the config holds."""
 
 
 def with_hf_quant_config(config: dict[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +110,7 @@ def _fp8(given: Mapping[str, Any]) -> Quantised:
     if block is None:
         linear = WEIGHTS["fp8-static" if static else "fp8"]
     else:
-        rows, columns = (int(x) for x in block)
+        rows, columns = extents(block, "weight_block_size")
         linear = WEIGHTS["fp8-block"]
         if (rows, columns) != (128, 128):
             linear = Format(f"fp8-block-{rows}x{columns}", 8, 1, (Scale(32, columns, rows),), FP8)
@@ -139,7 +146,7 @@ def _hqq(given: Mapping[str, Any]) -> Quantised:
     if not isinstance(fields, Mapping):
         raise NotReadError("quant_config with settings per layer")
     bits = bits_of(integer(fields, "nbits"), (2, 3, 4, 8))
-    return Quantised("", hqq(bits, integer(fields, "group_size")), excluded=listed([*skipped(given), "lm_head"]))
+    return Quantised("", hqq(bits, extent(fields.get("group_size"))), excluded=listed([*skipped(given), "lm_head"]))
 
 
 def _quanto(given: Mapping[str, Any]) -> Quantised:
@@ -161,7 +168,7 @@ def _torchao(given: Mapping[str, Any]) -> Quantised:
         kind, fields = str(inner.get("_type")), inner.get("_data") or {}
     # int4_weight_only and Int4WeightOnlyConfig are one name.
     name = str(kind).replace("_", "").lower().removesuffix("config")
-    group = int(fields.get("group_size") or 128)
+    group = extent(fields.get("group_size") or 128)
     four = Format(f"int4-g{group}-asym", 4, 1, (Scale(16, group), Scale(16, group, what="zero point")))
     known = {
         "int4weightonly": four,

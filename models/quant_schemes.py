@@ -21,7 +21,7 @@ from kernelroof.models.formats import (
     zero_points,
 )
 from kernelroof.models.modules import globbed, targeted
-from kernelroof.models.quantised import NotReadError, Quantised, bits_of, group_of, named_lists
+from kernelroof.models.quantised import NotReadError, Quantised, bits_of, extent, extents, group_of, named_lists
 
 _ACTIVATIONS = {("float", 8): FP8, ("int", 8): INT8, ("float", 4): FP4}
 
@@ -83,12 +83,12 @@ _BF16_INPUT_SCALE = INPUT_SCALE._replace(bits=16)
 
 def _float8(weights: Mapping[str, Any], compute: str | None) -> Format:
     strategy, size = str(weights.get("strategy")), weights.get("group_size")
-    rows, columns = (int(x) for x in weights.get("block_structure") or (128, 128))
+    rows, columns = extents(weights.get("block_structure") or (128, 128), "block_structure")
     scales = {"tensor": Scale(16, None, None), "channel": Scale(16), "block": Scale(16, columns, rows)}
     if size == 32:
         return Format("mxfp8" if compute else "mxfp8-w8a16", 8, 1, (Scale(8, 32),), compute)
     if size:
-        scales["group"] = Scale(16, int(size))
+        scales["group"] = Scale(16, extent(size))
     if strategy not in scales:
         raise NotReadError(f"float8 weights with strategy {strategy!r}")
     return Format(f"fp8-{strategy}" + ("" if compute else "-w8a16"), 8, 1, (scales[strategy],), compute)
@@ -108,7 +108,7 @@ def _narrow_float(bits: int, weights: Mapping[str, Any], compute: str | None) ->
 def _integers(weights: Mapping[str, Any], compute: str | None, form: str) -> Format:
     bits = bits_of(int(weights["num_bits"]), (2, 3, 4, 5, 6, 7, 8))
     strategy = weights.get("strategy")
-    size = group_of(int(weights.get("group_size") or -1)) if strategy == "group" else None
+    size = group_of(weights.get("group_size") or -1) if strategy == "group" else None
     if strategy not in ("group", "channel", "tensor"):
         raise NotReadError(f"integer weights with strategy {strategy!r}")
     rows = None if strategy == "tensor" else 1
@@ -139,20 +139,21 @@ def _kv(scheme: object) -> Format | None:
 def _modelopt_layout(algo: str, given: Mapping[str, Any]) -> Format:
     group = given.get("group_size")
     pre_scale = Scale(16, 1, None, what="pre-quantisation scale")
-    four = Format("int4-awq", 4, 1, (Scale(16, int(group or 128)), pre_scale))
+    size = extent(group or 128)
+    four = Format("int4-awq", 4, 1, (Scale(16, size), pre_scale))
     known: dict[str, Format] = {
         "FP8": WEIGHTS["fp8-static"],
         "FP8_PER_CHANNEL_PER_TOKEN": WEIGHTS["fp8-channel"],
         "FP8_BLOCK_SCALES": WEIGHTS["fp8-block"],
         "FP8_PB_WO": Format("fp8-block-w8a16", 8, 1, (Scale(32, 128, 128),)),
-        "NVFP4": Format("nvfp4", 4, 1, (Scale(8, int(group or 16)), MATRIX, INPUT_SCALE), FP4),
+        "NVFP4": Format("nvfp4", 4, 1, (Scale(8, extent(group or 16)), MATRIX, INPUT_SCALE), FP4),
         "W4A16_NVFP4": WEIGHTS["nvfp4-w4a16"],
         "W4A16": integers(4, None),
         "W8A16": integers(8, None),
         "W4A16_AWQ": four,
         "W4A8_AWQ": four._replace(name="w4a8-fp8", scales=(*four.scales, MATRIX, INPUT_SCALE), compute=FP8),
-        "W4A16_GPTQ": gptq(4, group_of(int(group or 128))),
-        "W8A16_GPTQ": gptq(8, group_of(int(group or 128))),
+        "W4A16_GPTQ": gptq(4, size),
+        "W8A16_GPTQ": gptq(8, size),
         "W4A16_MXFP4": WEIGHTS["mxfp4-w4a16"],
         "MXFP8": WEIGHTS["mxfp8"],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from kernelroof.models.fields import MOST, shortened
 from kernelroof.models.formats import Format
 from kernelroof.models.modules import Modules
 
@@ -43,17 +44,29 @@ def quantised(config: Mapping[str, Any]) -> Quantised | None:
 def integer(given: Mapping[str, Any], field: str, default: int | None = None, other: str = "") -> int:
     value = given.get(field, given.get(other, default))
     if isinstance(value, bool) or not isinstance(value, int):
-        raise NotReadError(f"{field} is {value!r}, not a whole number")
+        raise NotReadError(f"{field} is {shortened(value)}, not a whole number")
     return value
+
+
+def extent(value: object, what: str = "group_size") -> int:
+    """The size of a group or of a block's side."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
+        raise NotReadError(f"{what} is {shortened(value)}")
+    return value
+
+
+def extents(block: object, what: str) -> tuple[int, int]:
+    """Rows and columns of a block."""
+    if not isinstance(block, (list, tuple)) or len(block) != 2:
+        raise NotReadError(f"{what} is {shortened(block)}, not rows and columns")
+    return extent(block[0], what), extent(block[1], what)
 
 
 def group_of(value: int) -> int | None:
     """A group size as checkpoints write it: -1 stands for one scale per output."""
     if value == -1:
         return None
-    if value < 1:
-        raise NotReadError(f"group_size is {value}")
-    return value
+    return extent(value)
 
 
 def bits_of(value: int, allowed: tuple[int, ...]) -> int:

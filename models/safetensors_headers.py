@@ -12,6 +12,7 @@ import os
 from typing import Any, NamedTuple
 
 from kernelroof.models.errors import ConfigError
+from kernelroof.models.fields import shortened
 
 _BITS = {
     **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
@@ -94,6 +95,9 @@ def read_header(path: str) -> list[Tensor]:
         ConfigError: not a safetensors file, or cut short.
     """
     try:
+        if not os.path.isfile(path):
+            # A pipe would be waited for, a folder can't be read.
+            raise ConfigError(f"{path} is no regular file", "Download it again.")
         size = os.path.getsize(path)
         with open(path, "rb") as file:
             start = file.read(8)
@@ -102,36 +106,54 @@ def read_header(path: str) -> list[Tensor]:
                 raise ConfigError(f"{path} is a Git LFS pointer, not the file itself", "Fetch it (git lfs pull).")
             if len(start) < 8 or not 2 <= length <= min(_LONGEST, size - 8):
                 raise ConfigError(f"{path} is no safetensors file, or is cut short", "Download it again.")
-            content = json.loads(file.read(length))
+            content = json.loads(file.read(length), object_pairs_hook=_once_each)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: its header is not JSON ({error})", "Download it again.") from None
     except OSError as error:
         raise ConfigError(f"{path} can't be read ({error.strerror})", "Check its permissions.") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: its header is no JSON object", "Download it again.")
-    tensors, end = [], 0
+    tensors, spans = [], []
     for name, entry in content.items():
         if name == "__metadata__":
             continue
-        tensor, last = _tensor(path, name, entry)
+        tensor, span = _tensor(path, name, entry)
         tensors.append(tensor)
-        end = max(end, last)
+        spans.append(span)
+    end = 0
+    for first, last in sorted(spans):
+        if first != end:
+            raise ConfigError(f"{path}: the header's tensors overlap or leave a hole", "Download it again.")
+        end = last
     if 8 + length + end != size:
         raise ConfigError(f"{path} has {size} bytes, and its header describes {8 + length + end}", "Download it again.")
     return tensors
 
 
-def _tensor(path: str, name: str, entry: Any) -> tuple[Tensor, int]:
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of the header, whose names must differ."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name occurs twice in an object")
+    return found
+
+
+def _tensor(path: str, name: str, entry: Any) -> tuple[Tensor, tuple[int, int]]:
     try:
         dtype, shape = entry["dtype"], tuple(entry["shape"])
         first, last = entry["data_offsets"]
         stored = last - first
-        right = stored * 8 == math.prod(shape) * _BITS[dtype] and min((*shape, first)) >= 0
+        # Not 1.0 and not true, which compare like whole numbers.
+        right = all(type(n) is int and n >= 0 for n in (*shape, first, last))
+        right = right and stored * 8 == math.prod(shape) * _BITS[dtype]
     except (LookupError, TypeError, ValueError):
         right = False
     if not right:
-        raise ConfigError(f"{path}: the header's entry of {name} makes no sense: {entry!r}", "Download it again.")
-    return Tensor(name, dtype, shape, stored), last
+        raise ConfigError(
+            f"{path}: the header's entry of {shortened(name)} makes no sense: {shortened(entry, 200)}",
+            "Download it again.",
+        )
+    return Tensor(name, dtype, shape, stored), (first, last)
 
 
 def _index(path: str) -> dict[str, Any]:

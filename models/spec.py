@@ -18,7 +18,7 @@ from kernelroof.models.errors import ConfigError, NoClosedFormError
 from kernelroof.models.extra_kinds import outside
 from kernelroof.models.families import FAMILIES
 from kernelroof.models.family import Family
-from kernelroof.models.fields import Fields
+from kernelroof.models.fields import Fields, shortened
 from kernelroof.models.layer_reader import layer_groups, norm_elements
 from kernelroof.models.layer_types import layer_count
 from kernelroof.models.layers import Attention, LayerGroup, Linear
@@ -93,7 +93,11 @@ def known_families() -> tuple[str, ...]:
     return tuple(sorted(FAMILIES))
 
 
-def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+_DEEPEST = 8
+"""Wrappers within wrappers that are followed; real ones have two."""
+
+
+def text_config(config: Mapping[str, Any], depth: int = 1) -> Mapping[str, Any]:
     """Return the part of a config that describes the language model.
 
     Wrappers (vision-language models) keep it under `text_config`; what the wrapper says about
@@ -103,7 +107,9 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     if inner is None:
         return config
     if isinstance(inner.get("text_config"), Mapping):
-        inner = text_config(inner)
+        if depth == _DEEPEST:
+            raise ConfigError(f"text_config is nested more than {_DEEPEST} times", "Give the inner config.")
+        inner = text_config(inner, depth + 1)
     outer = {
         k: config[k]
         for k in ("torch_dtype", "dtype", "tie_word_embeddings", "quantization_config")
@@ -132,6 +138,9 @@ def read_spec(config: Mapping[str, Any], name: str = "model", *, latent: bool | 
         raise ConfigError(f"{name}: the config is not a JSON object", "Give the config.json of a Hugging Face model.")
     text = text_config(config)
     model_type = text.get("model_type")
+    for given in (config.get("model_type"), model_type):
+        if given is not None and not isinstance(given, str):
+            raise ConfigError(f"{name}: model_type is {shortened(given)}, not a name", "Correct it in the config.")
     if config.get("model_type") in REFUSED:
         model_type = config["model_type"]
     family, notes = _family(text, model_type, name)

@@ -35,8 +35,8 @@ def estimate_points(
 ) -> tuple[Costs, IdealTimes]:
     """Estimate every point; each field of the results is an array (`stretches` and `quantised` are left empty).
 
-    Counts are int64: exact up to 9.2e18, which a prefill of 10^5 tokens at batch 10^4 on a model of
-    10^12 parameters stays under; bytes of routed experts are expected values, float64.
+    Counts are int64 and exact; of a model whose largest point would leave that range they are float64, as
+    bytes of routed experts, which are expected values, always are.
     """
     given = points if points.quantised_flop_s is not None else points[:-1]
     columns = np.broadcast_arrays(*(np.asarray(p) for p in given))
@@ -49,6 +49,8 @@ def estimate_points(
         if not len(chosen):
             continue
         batch, prompt, output, flop_s, byte_s, *quantised = (c[chosen] for c in columns[1:])
+        if _overflows(model, (batch, prompt, output), flags):
+            batch, prompt, output = (sizes.astype(np.float64) for sizes in (batch, prompt, output))
         cost = costs_of(model, batch, prompt, output, flags, overhead, NUMPY)
         results.put(chosen, cost, ideal_times(cost, flop_s, byte_s, NUMPY, *quantised))
     return results.costs(), results.times()
@@ -56,6 +58,18 @@ def estimate_points(
 
 _SIZES = tuple(f for f in Costs._fields if f not in ("prefill", "first_step", "decode", "stretches", "quantised"))
 _PHASES = ("prefill", "first_step", "decode")
+
+
+_SAFE = 1 << 60
+"""Results up to this leave room for the sums and differences that they are made of."""
+
+
+def _overflows(model: Coefficients, sizes: Sequence[Any], flags: Flags) -> bool:
+    """Whether int64 arrays might wrap around: costs only grow with each size, so the largest of each tells."""
+    batch, prompt, output = (int(s.max()) for s in sizes)
+    cost = costs_of(model, batch, prompt, output, flags)
+    found = [getattr(cost, f) for f in _SIZES] + [n for p in _PHASES for n in getattr(cost, p)]
+    return bool(max(found) > _SAFE)
 
 
 class _Results:

@@ -110,7 +110,7 @@ def trace(
         raise
     except Exception as error:
         raise DriverError(
-            f"the {config['model_type']} model can't be traced on the meta device: {error}",
+            f"the {config['model_type']} model can't be traced on the meta device: {hf.first_line(error)}",
             "Its closed-form estimate, if there is one, needs no tracing.",
         ) from error
     parameters = list(model.parameters())

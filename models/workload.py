@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kernelroof.models.dtypes import RUN_DTYPES, canonical
 from kernelroof.models.errors import ConfigError, UsageError
+from kernelroof.models.fields import MOST, shortened
 from kernelroof.models.format_words import cache_words, compute_words, weight_words
 from kernelroof.models.formats import PLAIN, cache_format, weight_format
 from kernelroof.models.precision import Precision, precision
@@ -69,15 +70,7 @@ def make_workload(
         UsageError: a size below 1, an unknown format or convention, or more tokens than positions.
         ConfigError: a checkpoint quantised in a way that is not read, without `weights_dtype`.
     """
-    for option, size in (("--batch", batch), ("--prompt", prompt), ("--output", output)):
-        if size < 1:
-            raise UsageError(f"{option} is {size}", "Give a whole number of at least 1.")
-    if spec.max_positions is not None and prompt + output > spec.max_positions:
-        raise UsageError(
-            f"--prompt {prompt} + --output {output} = {prompt + output} tokens, but {spec.name} has "
-            f"max_position_embeddings {spec.max_positions}",
-            "Ask for fewer tokens.",
-        )
+    check_sizes(batch, prompt, output, spec.max_positions, spec.name)
     if not 0 <= overhead <= 10:
         raise UsageError(f"--overhead is {overhead}", "Give a share such as 0.1 for 10 %.")
     for option, value, allowed in (
@@ -104,6 +97,32 @@ def make_workload(
         embedding=embedding,
         overhead=overhead,
     )
+
+
+def check_size(option: str, size: int) -> None:
+    """Refuse a number of tokens or sequences that makes no sense.
+
+    Raises:
+        UsageError: below 1, or absurdly large.
+    """
+    if not 1 <= size <= MOST:
+        raise UsageError(f"{option} is {shortened(size)}", f"Give a whole number from 1 to {MOST:,}.")
+
+
+def check_sizes(batch: int, prompt: int, output: int, max_positions: int | None, name: str) -> None:
+    """Refuse sizes of a workload that make no sense, or that the model `name` has too few positions for.
+
+    Raises:
+        UsageError: naming the option.
+    """
+    for option, size in (("--batch", batch), ("--prompt", prompt), ("--output", output)):
+        check_size(option, size)
+    if max_positions is not None and prompt + output > max_positions:
+        raise UsageError(
+            f"--prompt {prompt} + --output {output} = {prompt + output} tokens, but {name} has "
+            f"max_position_embeddings {max_positions}",
+            "Ask for fewer tokens.",
+        )
 
 
 def precision_of(spec: ModelSpec, workload: Workload) -> Precision:

@@ -11,8 +11,9 @@ from kernelroof.models.estimate import costs, ideal_times
 from kernelroof.models.levers import Assumed, Device, Lever, State, best_first, gain, levers, state_of
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
-from kernelroof.models.workload import Workload, make_workload
+from kernelroof.models.workload import Workload, check_size, make_workload
 from kernelroof.profile.estimate_command import workload_from
+from kernelroof.profile.option_checks import check_one_device
 from kernelroof.roofline.gpus import Gpu, find_gpu, list_gpus, peak_for, quantised_peaks
 from kernelroof.roofline.links import host_link, peer_link
 from kernelroof.roofline.text_table import WIDTH, text_table
@@ -28,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("advice is for a GPU", "Add --gpu NAME (see `kernelroof gpus`).")
     spec = read_spec(load_config(args.model), display_name(args.model))
     workload = workload_from(args, spec)
+    check_one_device(args)
     gpu = find_gpu(args.gpu)
     device = _device(gpu, peak_for(gpu, workload.dtype))
     assumed = _assumed(args, workload, device)
@@ -114,8 +116,7 @@ def _assumed(args: argparse.Namespace, workload: Workload, device: Device) -> As
     if not 0 <= args.shared_prompt < 1:
         raise UsageError(f"--shared-prompt is {args.shared_prompt}", "Give a share from 0 to below 1.")
     for option, value in (("--drafted", args.drafted), ("--chunk", args.chunk)):
-        if value < 1:
-            raise UsageError(f"{option} is {value}", "Give a whole number of at least 1.")
+        check_size(option, value)
     drafting: dict[str, float] = {}
     if args.draft is not None:
         draft = read_spec(load_config(args.draft), display_name(args.draft))

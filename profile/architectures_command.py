@@ -27,8 +27,11 @@ def run(args: argparse.Namespace) -> int:
     if out is not None and not out.parent.is_dir():
         raise OutputError(f"the folder of --out {args.out} does not exist", "Make it first.")
     for option, value in (("--jobs", args.jobs), ("--timeout", args.timeout)):
-        if value is not None and value < 1:
-            raise UsageError(f"{option} is {value}", "Give at least 1.")
+        # nan fails the comparison too.
+        if value is not None and not 1 <= value <= 1e6:
+            raise UsageError(f"{option} is {value}", "Give a number from 1 to a million.")
+    if not args.only:
+        raise UsageError("--only is empty", "Give a model_type, a part of one, or a pattern.")
     wanted = architectures(args.only)
     if not wanted:
         raise UsageError(f"no architecture matches {args.only!r}", "Give a model_type, a part of one, or a pattern.")

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelroof.models.batching import Schedule, continuous_batches, decode_seconds, static_batches
+from kernelroof.models.batching import (
+    Schedule,
+    continuous_batches,
+    decode_seconds,
+    length_words,
+    repeated,
+    static_batches,
+)
 from kernelroof.models.chunked import Chunking, chunked_prefill
 from kernelroof.models.coefficients import Coefficients, coefficients
 from kernelroof.models.errors import UsageError
 from kernelroof.models.estimate import quantised_peak
 from kernelroof.models.forward import Part, forward_cost
 from kernelroof.models.presets import display_name, load_config
-from kernelroof.models.spec import read_spec
-from kernelroof.models.workload import precision_of
+from kernelroof.models.spec import ModelSpec, read_spec
+from kernelroof.models.workload import check_size, precision_of
 from kernelroof.profile.estimate_command import device_from, quantised_peaks_from, workload_from
+from kernelroof.profile.option_checks import own_figures
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.text_table import text_table
 from kernelroof.roofline.units import fixed, seconds
+
+_LONG_PROMPT = 8192
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,14 +37,14 @@ def run(args: argparse.Namespace) -> int:
     slots = len(lengths) if args.slots is None else args.slots
     requests = 16 * len(lengths) if args.requests is None else args.requests
     for option, value in (("--slots", slots), ("--requests", requests), ("--long-prompt", args.long_prompt)):
-        if value < 1:
-            raise UsageError(f"{option} is {value}", "Give a whole number of at least 1.")
-    many = list(itertools.islice(itertools.cycle(lengths), requests))
+        if value is not None:
+            check_size(option, value)
+    many = repeated(lengths, requests)
     rounds = {"once": _both(lengths, slots)}
     if requests != len(lengths):
         rounds["queue"] = _both(many, slots)
     if args.model is None:
-        if args.gpu is not None or args.peak_tflops is not None:
+        if any(given is not None for given in (args.gpu, *own_figures(args).values())):
             raise UsageError("a GPU without a model gives no times", "Name the MODEL too.")
         return _answer(args, lengths, slots, rounds, None, [])
     spec = read_spec(load_config(args.model), display_name(args.model))
@@ -43,12 +52,19 @@ def run(args: argparse.Namespace) -> int:
     ceilings = device_from(args, workload)
     if ceilings is None:
         raise UsageError("times need a device", "Add --gpu NAME (see `kernelroof gpus`).")
+    long_prompt = _long_prompt(args.long_prompt, spec)
+    if spec.max_positions is not None and workload.prompt + max(lengths) > spec.max_positions:
+        raise UsageError(
+            f"--prompt {workload.prompt} + {max(lengths)} of --lengths are more tokens than the {spec.max_positions} "
+            f"positions of {spec.name}",
+            "Ask for fewer tokens.",
+        )
     model = coefficients(spec, precision_of(spec, workload))
     clock = _Clock(model, workload.prompt, ceilings, quantised_peaks_from(args))
     chunks = [
         chunked_prefill(
             model,
-            prompt=args.long_prompt,
+            prompt=long_prompt,
             chunk=chunk,
             running=slots,
             context=workload.prompt + max(1, round(sum(lengths) / len(lengths) / 2)),
@@ -56,9 +72,25 @@ def run(args: argparse.Namespace) -> int:
             byte_s=ceilings.byte_s,
             quantised_flop_s=clock.apart,
         )
-        for chunk in (*sorted({c for c in args.chunks if c < args.long_prompt}), args.long_prompt)
+        for chunk in (*sorted({c for c in args.chunks if c < long_prompt}), long_prompt)
     ]
     return _answer(args, lengths, slots, rounds, clock, chunks)
+
+
+def _long_prompt(given: int | None, spec: ModelSpec) -> int:
+    """The prompt that is chunked: as given, else the usual one as far as the model has positions.
+
+    Raises:
+        UsageError: more than that.
+    """
+    limit = spec.max_positions
+    if given is None:
+        return _LONG_PROMPT if limit is None else min(_LONG_PROMPT, limit)
+    if limit is not None and given > limit:
+        raise UsageError(
+            f"--long-prompt is {given}, and {spec.name} has max_position_embeddings {limit}", "Ask for fewer tokens."
+        )
+    return given
 
 
 class _Clock:
@@ -105,9 +137,9 @@ def _answer(
         import json
 
         found = {"lengths": lengths, "slots": slots, "policies": rows, "chunks": [c._asdict() for c in chunks]}
-        print(json.dumps(found, indent=2))
+        print(json.dumps(found, indent=2, allow_nan=False))
         return 0
-    print(f"{len(lengths)} requests of {', '.join(map(str, lengths))} output tokens, {slots} slots")
+    print(f"{len(lengths)} requests of {length_words(lengths)} output tokens, {slots} slots")
     print(_policy_table(rows))
     print(
         "utilisation: tokens asked for, over slots x steps. static: a batch runs until its longest request is "
@@ -116,7 +148,7 @@ def _answer(
     if clock is not None:
         device = clock.ceilings.name
         print(f"decode: ideal on {device}, every prompt {clock.prompt} tokens, prefill not in it")
-        print(f"\na prompt of {args.long_prompt} tokens beside {slots} running requests, ideal on {device}")
+        print(f"\na prompt of {chunks[-1].chunk} tokens beside {slots} running requests, ideal on {device}")
         print(_chunk_table(chunks))
         print(
             "longest stall: the longest time between two tokens of a running request. Each chunk re-reads the "

@@ -180,7 +180,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KernelroofError as error:
-        print(f"kernelroof: error: {error}", file=sys.stderr)
+        # Names and values in a message may hold line breaks; it is one line all the same.
+        print(f"kernelroof: error: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("kernelroof: interrupted", file=sys.stderr)
@@ -191,6 +192,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except OSError as error:
         print(f"kernelroof: error: the output can't be written ({error.strerror or error})", file=sys.stderr)
+        return 2
+    except MemoryError:
+        print("kernelroof: error: this needs more memory than there is. Ask for less at a time.", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         print(

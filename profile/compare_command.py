@@ -29,8 +29,7 @@ def run(args: argparse.Namespace) -> int:
     spec = read_spec(load_config(args.model), display_name(args.model))
     workload = workload_from(args, spec)
     records = []
-    for name in dict.fromkeys(args.gpu):
-        gpu = find_gpu(name)
+    for gpu in dict.fromkeys(find_gpu(name) for name in args.gpu):
         peaks = ceilings_for(gpu, workload.dtype)
         record = estimate_record(
             spec,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelroof.models.errors import UsageError
+from kernelroof.models.fields import MOST, shortened
 from kernelroof.profile.workload_options import add_workload
 
 _ADVISE_EPILOG = """examples:
@@ -52,6 +53,9 @@ def add_decision_commands(commands: argparse._SubParsersAction[Any]) -> None:
     textbook.add_argument("--json", action="store_true", help="print one JSON array")
 
 
+_MOST_NUMBERS = 1_000_000
+
+
 def numbers(text: str) -> list[int]:
     """Whole numbers of a list: "1,8,32", "1:256" (powers of two), "0:100:25" (every 25th).
 
@@ -60,6 +64,7 @@ def numbers(text: str) -> list[int]:
     """
     found: list[int] = []
     for part in text.split(","):
+        room = _MOST_NUMBERS - len(found)
         pieces = part.strip().split(":")
         try:
             values = [int(p) for p in pieces]
@@ -73,17 +78,33 @@ def numbers(text: str) -> list[int]:
                 found.append(value)
                 value *= 2
         elif len(values) == 3 and values[0] <= values[1] and values[2] >= 1:
-            found += range(values[0], values[1] + 1, values[2])
+            found += range(values[0], values[1] + 1, values[2])[: room + 1]
         else:
-            raise UsageError(f"{part.strip()!r} is no number and no range", "Write 1,8,32 or 1:256 or 1:100:10.")
-        if any(v < 1 for v in found):
-            raise UsageError(f"{part.strip()!r} holds a number below 1", "Give whole numbers of at least 1.")
+            raise UsageError(
+                f"{shortened(part.strip())} is no number and no range", "Write 1,8,32 or 1:256 or 1:100:10."
+            )
+        if len(found) > _MOST_NUMBERS:
+            raise UsageError(
+                f"{shortened(part.strip())} is too long a list", f"Give {_MOST_NUMBERS:,} numbers at most."
+            )
+        if any(not 1 <= v <= MOST for v in found[_MOST_NUMBERS - room :]):
+            raise UsageError(
+                f"{shortened(part.strip())} holds a number that is not from 1 to {MOST:,}",
+                "Give whole numbers in between.",
+            )
     return list(dict.fromkeys(found))
 
 
 def names(text: str) -> list[str]:
-    """Words of a list, in order, without repetitions."""
-    return list(dict.fromkeys(word for part in text.split(",") if (word := part.strip())))
+    """Words of a list, in order, without repetitions.
+
+    Raises:
+        UsageError: no word in it.
+    """
+    found = list(dict.fromkeys(word for part in text.split(",") if (word := part.strip())))
+    if not found:
+        raise UsageError(f"{text!r} is an empty list", "Give names, separated by commas.")
+    return found
 
 
 def _parser(commands: argparse._SubParsersAction[Any], name: str, help_: str, what: str, epilog: str) -> Any:
@@ -231,7 +252,7 @@ def _add_batching(commands: argparse._SubParsersAction[Any]) -> None:
         "--requests", type=int, metavar="N", help="repeat the lengths up to so many (default: 16 times as many)"
     )
     sizes.add_argument(
-        "--long-prompt", type=int, default=8192, metavar="N", help="prompt that is chunked (default: 8192)"
+        "--long-prompt", type=int, metavar="N", help="prompt that is chunked (default: 8192, or all positions)"
     )
     _list_option(sizes, "--chunks", numbers, "256,512,1024,2048", "chunk sizes in tokens")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -251,4 +272,9 @@ def _limit(text: str) -> tuple[str, float]:
 
 def _lengths(text: str) -> list[int]:
     """Like `numbers`, but the same length may come again."""
-    return [n for part in text.split(",") for n in numbers(part)]
+    found: list[int] = []
+    for part in text.split(","):
+        found += numbers(part)
+        if len(found) > _MOST_NUMBERS:
+            raise UsageError("a list of output lengths is too long", f"Give {_MOST_NUMBERS:,} numbers at most.")
+    return found

@@ -10,6 +10,7 @@ from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.record import estimate_record
 from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.models.workload import Workload, make_workload
+from kernelroof.profile.option_checks import check_one_device
 from kernelroof.roofline.ceilings import Ceilings
 
 
@@ -89,8 +90,7 @@ def quantised_peaks_from(args: argparse.Namespace) -> dict[str, float]:
     if args.quantised_tflops is not None:
         if args.peak_tflops is None:
             raise UsageError("--quantised-tflops stands beside --peak-tflops", "Give both, or --gpu.")
-        if not 1e-6 <= args.quantised_tflops <= 1e9:
-            raise UsageError(f"--quantised-tflops is {args.quantised_tflops}", "Give a plausible number above zero.")
+        check_one_device(args)
         return dict.fromkeys(("fp8", "int8", "fp4"), args.quantised_tflops * 1e12)
     if args.gpu is None:
         return {}
@@ -129,21 +129,14 @@ def given_from(args: argparse.Namespace, dtype: str | None) -> Ceilings | None:
     """
     if dtype is None:
         dtype = canonical(args.dtype, "--dtype", RUN_DTYPES) if args.dtype is not None else "bfloat16"
-    if args.gpu == "":
-        raise UsageError("the GPU name of --gpu is empty", "List the names with `kernelroof gpus`.")
+    check_one_device(args)
     own = (args.peak_tflops, args.bandwidth_gbs)
     if all(x is None for x in (*own, args.memory_gb)):
         return None
-    if args.gpu is not None:
-        raise UsageError("--gpu and own figures (--peak-tflops, ...) exclude each other", "Give one of them.")
     if any(x is None for x in own):
         raise UsageError(
             "own figures need --peak-tflops and --bandwidth-gbs together", "Add --memory-gb to learn what fits."
         )
-    for option, value in {"--peak-tflops": own[0], "--bandwidth-gbs": own[1], "--memory-gb": args.memory_gb}.items():
-        # From a millionth of a GPU of today to a million of them; nan fails the comparison too.
-        if value is not None and not 1e-6 <= value <= 1e9:
-            raise UsageError(f"{option} is {value}", "Give a plausible number above zero.")
     return Ceilings(
         name="your figures",
         flop_s=args.peak_tflops * 1e12,

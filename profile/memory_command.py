@@ -30,9 +30,13 @@ from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.models.workload import Workload, precision_of
 from kernelroof.profile.estimate_command import device_from, quantised_peaks_from, workload_from
+from kernelroof.profile.option_checks import check_one_device, check_plausible
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.links import PCIE, Link, host_link, peer_link
 from kernelroof.roofline.memory_card import memory_card
+
+_MOST_SPLITS = 1_000
+"""Pairs of --tp and --pp: each is estimated stage by stage."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,14 +53,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _tiers(args: argparse.Namespace) -> list[Tier]:
     own = {"host memory": args.host_gbs, "NVMe": args.nvme_gbs, "disk": args.disk_gbs}
-    for name, value in own.items():
-        if value is not None and not value > 0:
-            raise UsageError(f"the bandwidth of {name} is {value} GB/s", "Give a number above zero.")
+    check_plausible({"--host-gbs": args.host_gbs, "--nvme-gbs": args.nvme_gbs, "--disk-gbs": args.disk_gbs})
     return [t if own[t.name] is None else t._replace(byte_s=own[t.name] * 1e9, note="given") for t in TIERS]
 
 
 def _without_model(args: argparse.Namespace) -> dict[str, Any]:
     """Which parameter counts fit, and how long a model of a given size takes to load from each tier."""
+    check_one_device(args)
+    check_plausible({"--params-b": args.params_b})
+    check_plausible({"--reserve-gb": args.reserve_gb}, least=0)
     name = None
     memory = None if args.memory_gb is None else args.memory_gb * 1e9
     byte_s = None if args.bandwidth_gbs is None else args.bandwidth_gbs * 1e9
@@ -150,8 +155,7 @@ def _links(args: argparse.Namespace) -> dict[str, Link]:
         gpu = find_gpu(args.gpu)
         peer, host = peer_link(gpu.key, gpu.cc), host_link(gpu.cc)
     if args.link_gbs is not None:
-        if not args.link_gbs > 0:
-            raise UsageError(f"--link-gbs is {args.link_gbs}", "Give GB/s of one direction, above zero.")
+        check_plausible({"--link-gbs": args.link_gbs})
         peer = Link(args.link_gbs * 1e9, "given")
     return {"peer": peer, "host": host}
 
@@ -160,6 +164,10 @@ def _splits(
     args: argparse.Namespace, spec: ModelSpec, workload: Workload, ceilings: Ceilings, link: Link
 ) -> dict[str, Any]:
     rows, refused = [], []
+    if len(args.tp) * len(args.pp) > _MOST_SPLITS:
+        raise UsageError(
+            f"{len(args.tp) * len(args.pp):,} splits are too many", f"Give lists of {_MOST_SPLITS:,} pairs at most."
+        )
     for tp in args.tp:
         for pp in args.pp:
             try:

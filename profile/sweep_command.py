@@ -16,12 +16,13 @@ from kernelroof.models.grid import Device, Grid, estimate_grid
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.models.workload import Workload, conventions, make_workload
-from kernelroof.roofline.gpus import find_gpu, peak_for, quantised_peaks
+from kernelroof.roofline.gpus import Gpu, find_gpu, peak_for, quantised_peaks
 from kernelroof.roofline.text_table import WIDTH, text_table
 from kernelroof.roofline.units import quantity, seconds
 
 AXES = ("model", "gpu", "batch", "prompt", "output", "dtype", "weights_dtype", "kv_dtype")
 _REASONS = ["prompt + output exceed the model's positions", "the GPU table has no peak for this dtype"]
+_TABLES = (".csv", ".csv.gz", ".parquet")
 _SLOW_ROWS = 200_000
 """Writing more rows than this takes over two seconds, and is said."""
 
@@ -30,9 +31,10 @@ def run(args: argparse.Namespace) -> int:
     """Estimate the product of all lists, print the best rows, write what was asked for."""
     if args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
-    rows = _rows(args)
+    rows = list(dict.fromkeys(_rows(args)))
+    _check_outputs(args)
     dtypes = {load.dtype for _, load in rows}
-    devices = [_device(name, dtypes) for name in args.gpus]
+    devices = [_device(gpu, dtypes) for gpu in dict.fromkeys(find_gpu(name) for name in args.gpus)]
     grid = estimate_grid(rows, devices, args.batches, args.prompts, args.outputs)
     table = sweep_table(rows, devices, grid)
     every = len(table)
@@ -42,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{option}: no column {column!r}", f"Columns: {', '.join(table.columns)}.")
     table = _kept(table, args)
     # The picture may be refused: then nothing has been written.
-    if args.picture:
+    if args.picture is not None:
         from kernelroof.roofline.heatmap import plot_heat
 
         axes = args.axes or _longest(args)
@@ -79,6 +81,19 @@ def _kept(table: pd.DataFrame, args: argparse.Namespace) -> pd.DataFrame:
     return table
 
 
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Refuse axes and files that make no sense before anything is estimated."""
+    if args.axes is not None and (len(set(args.axes)) != 2 or not set(args.axes) <= set(AXES)):
+        raise UsageError(
+            f"--axes {','.join(args.axes)}: not two columns of the sweep",
+            f"Name two of {', '.join(AXES)}, such as batch,prompt.",
+        )
+    if args.out is not None and not args.out.endswith(_TABLES):
+        raise UsageError(f"--out {args.out}: unknown kind of file", "Name a .csv, .csv.gz or .parquet file.")
+    if args.picture is not None and not args.picture.endswith(".png"):
+        raise UsageError(f"--picture {args.picture}: unknown kind of file", "Name a .png file.")
+
+
 def _rows(args: argparse.Namespace) -> list[tuple[ModelSpec, Workload]]:
     """Models in formats; formats that were not given are the model's own."""
     rows = []
@@ -102,8 +117,7 @@ def _rows(args: argparse.Namespace) -> list[tuple[ModelSpec, Workload]]:
     return rows
 
 
-def _device(name: str, dtypes: set[str]) -> Device:
-    gpu = find_gpu(name)
+def _device(gpu: Gpu, dtypes: set[str]) -> Device:
     peaks: dict[str, float | None] = {}
     for dtype in dtypes:
         try:
@@ -193,10 +207,8 @@ def _write(table: pd.DataFrame, path: str) -> None:
     try:
         if path.endswith(".parquet"):
             table.to_parquet(part, index=False)
-        elif path.endswith((".csv", ".csv.gz")):
-            table.to_csv(part, index=False, compression="gzip" if path.endswith(".gz") else None)
         else:
-            raise UsageError(f"--out {path}: unknown kind of file", "Name a .csv, .csv.gz or .parquet file.")
+            table.to_csv(part, index=False, compression="gzip" if path.endswith(".gz") else None)
         os.replace(part, path)
     except ImportError as error:
         raise UsageError(

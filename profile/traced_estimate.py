@@ -8,14 +8,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelroof.models.dtypes import RUN_DTYPES, canonical
-from kernelroof.models.errors import UsageError
+from kernelroof.models.errors import ConfigError, UsageError
 from kernelroof.models.presets import display_name
+from kernelroof.models.spec import read_spec
+from kernelroof.models.workload import check_sizes
 
 _DEFAULTS = {
     "weights_dtype": None,
     "kv_dtype": None,
     "mask": "auto",
     "embedding": "gathered",
+    "overhead": 0.10,
+    "quantised_tflops": None,
     "calibrate": None,
 }
 """What a trace can't vary: it runs the model as transformers does, in one format."""
@@ -35,6 +39,7 @@ def run_traced(args: argparse.Namespace, config: Mapping[str, Any], why: str = "
             )
     if args.cache == "ideal":
         raise UsageError("no model runs with an ideal cache", "Choose --cache dynamic or static.")
+    check_sizes(args.batch, args.prompt, args.output, _positions(config), display_name(args.model))
     dtype = canonical(args.dtype, "--dtype", RUN_DTYPES) if args.dtype else _own_dtype(config)
     from kernelroof.profile.estimate_command import given_from
 
@@ -72,6 +77,14 @@ def run_traced(args: argparse.Namespace, config: Mapping[str, Any], why: str = "
 
     print(traced_card(record))
     return 0
+
+
+def _positions(config: Mapping[str, Any]) -> int | None:
+    """The longest context, where the closed form can tell."""
+    try:
+        return read_spec(config).max_positions
+    except ConfigError:
+        return None
 
 
 def _own_dtype(config: Mapping[str, Any]) -> str:

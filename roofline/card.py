@@ -181,6 +181,8 @@ def _band(phase: dict[str, Any]) -> str:
 
     Where less than half of it was measured, the rest stands in at its ideal: then it is a least time, not a band.
     """
+    if phase["expected_ms"] is None:
+        return "–"
     low, high = (seconds(phase[f"expected_{end}_ms"] / 1e3, 3) for end in ("low", "high"))
     return f"{low} - {high}" if mostly_measured(phase) else f"at least {low}"
 
@@ -194,6 +196,8 @@ def _why(record: dict[str, Any]) -> list[str]:
     """By kind of kernel, what makes the expected time longer than the ideal."""
     lines = []
     for phase, words in (("prefill", "prefill"), ("decode", "decode step")):
+        if record[phase]["expected_ms"] is None:
+            continue
         parts = ", ".join(
             f"{kind} {seconds(part['expected_ms'] / 1e3, 3)} ({seconds(part['ideal_ms'] / 1e3, 3)})"
             for kind, part in record[phase]["expected_parts"].items()
@@ -215,8 +219,11 @@ def _besides(record: dict[str, Any]) -> list[str]:
             shares = " and ".join(
                 f"{100 * record[phase]['expected_measured_share']:.0f} % of the {words}"
                 for phase, words in (("prefill", "prefill"), ("decode", "decode step"))
+                if record[phase]["expected_ms"] is not None
             )
             words += f"; at their ideal: {', '.join(known['not_measured'])}; {shares} rest on measurements"
+        if known["withheld"]:
+            words += f"; none for {', '.join(known['withheld'])}"
     else:
         words = f"expected: not known ({known['reason']}): ideal times only"
     lines = textwrap.wrap(words, _WIDTH, subsequent_indent="  ")

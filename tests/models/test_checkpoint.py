@@ -1,13 +1,14 @@
 """Headers of safetensors files: parameters of packed tensors, stored bytes, and files that are not whole."""
 
 import json
+import os
 
 import numpy as np
 import pytest
-from kernelroof.models.checkpoint import checkpoint_record, stored_sums
+from kernelroof.models.checkpoint import checkpoint_record, split, stored_sums
 from kernelroof.models.errors import ConfigError
 from kernelroof.models.presets import load_config
-from kernelroof.models.safetensors_headers import INDEX, checkpoint_files, read_header, read_headers
+from kernelroof.models.safetensors_headers import INDEX, Tensor, checkpoint_files, read_header, read_headers
 from kernelroof.models.spec import read_spec
 from kernelroof.profile.cli import main
 
@@ -231,7 +232,7 @@ def test_entries_that_make_no_sense(tmp_path, entry):
     text = json.dumps({"w": entry}).encode()
     path = tmp_path / "model.safetensors"
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
-    with pytest.raises(ConfigError, match="entry of w"):
+    with pytest.raises(ConfigError, match="entry of 'w'"):
         read_header(str(path))
 
 
@@ -258,3 +259,38 @@ def test_the_command_prints_both_figures(tmp_path, capsys):
     card = capsys.readouterr().out
     assert f"{stored:,}" in card
     assert f"{computed:,}" in card
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        '{"a": {"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}}',
+        '{"a": {"dtype": "F32", "shape": [true], "data_offsets": [0, 4]}}',
+        '{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0.0, 4.0]}}',
+        '{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "a": {}}',
+        '{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},'
+        ' "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}',
+        '{"a": {"dtype": "F32", "shape": [' + "1, " * 9000 + '2], "data_offsets": [0, 4]}}',
+    ],
+)
+def test_headers_that_contradict_themselves(tmp_path, entries):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(entries).to_bytes(8, "little") + entries.encode() + bytes(4))
+    with pytest.raises(ConfigError) as caught:
+        read_header(str(path))
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    path = tmp_path / "model.safetensors"
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match="no regular file"):
+        read_header(str(path))
+
+
+def test_odd_names_and_shapes_of_packed_tensors():
+    scalar = Tensor("layers.0.x.qweight", "I32", (), 4)
+    beside = Tensor("layers.0.x.scales", "F16", (), 2)
+    assert stored_sums([scalar, beside], 4).parameters == 1
+    far = Tensor(f"layers.{'9' * 5000}.x", "F32", (1,), 4)
+    assert split([far], 2) == ([], [far])

@@ -66,3 +66,30 @@ def test_what_can_not_calibrate(finished, tmp_path, capsys):
     (part / "run.json").write_text(json.dumps({"status": "running", "identity": {"dtype": "float32"}}))
     assert main([*words, str(part)]) == 2
     assert "no finished run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "said"),
+    [
+        ("run.json", lambda text: text.replace('"dtype"', '"dtypes"'), "dtype"),
+        ("ceilings.json", lambda text: text.replace('"flop_s"', '"flops"'), "flop_s"),
+        ("ceilings.json", lambda text: text.replace('"name"', '"names"'), "name"),
+        ("wall.json", lambda text: text.replace('"bare_ns"', '"bare"'), "bare_ns"),
+        ("wall.json", lambda text: "{", "can't be read"),
+        ("kernels.csv", lambda text: text.replace("time_ns", "time", 1), "time_ns"),
+        ("kernels.csv", lambda text: text[:-30], "cut short"),
+        ("kernels.csv", lambda text: "", "cut short"),
+        ("kernels.csv", lambda text: text.split("\n")[0] + "\n" + "-1," * 20 + "-1\n", "line 2"),
+    ],
+)
+def test_a_damaged_run_is_named(finished, tmp_path, capsys, name, damage, said):
+    config, run = finished
+    for file in ("run.json", "ceilings.json", "wall.json", "kernels.csv"):
+        text = (run / file).read_text()
+        (tmp_path / file).write_text(damage(text) if file == name else text)
+    capsys.readouterr()
+    assert main(["estimate", str(config), "--dtype", "float32", "--calibrate", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert name.split(".")[0] in message
+    assert said in message
+    assert message.count("\n") == 1
