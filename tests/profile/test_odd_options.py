@@ -48,7 +48,7 @@ ON = ["llama-3-8b", "--gpu", "h100-sxm"]
         (["architectures", "--timeout", "nan"], "--timeout"),
         (["estimate", "tiny-llama", "--traced", "--overhead", "nan"], "--overhead"),
         (["estimate", "tiny-llama", "--traced", "--prompt", "1000000"], "max_position_embeddings"),
-        (["estimate", "tiny-llama", "--calibrate", "/nonexistent"], "finished run"),
+        (["estimate", "tiny-llama", "--calibrate", "/nonexistent"], "holds no run"),
     ],
 )
 def test_one_line(words, said, capsys):
@@ -71,7 +71,7 @@ def test_one_gpu_in_two_spellings_is_one(capsys):
     assert main(["compare", *ON, "--gpu", "H100-SXM", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 1
     assert main(["sweep", "--gpus", "h100-sxm,H100-SXM", "--weights-dtypes", "int4,INT4", "--batches", "1"]) == 0
-    assert "1 combinations" in capsys.readouterr().out
+    assert "1 combination" in capsys.readouterr().out
 
 
 def test_a_batch_too_large_to_follow_is_a_lever_that_does_not_apply(capsys):
