@@ -156,7 +156,7 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
     )
 
 
-def _formats(group: LayerGroup, linear: Linear, precision: Precision) -> list[tuple[int, Format]]:
+def formats_of(group: LayerGroup, linear: Linear, precision: Precision) -> list[tuple[int, Format]]:
     """How many layers of the group hold a matrix in which format."""
     if not precision.by_name:
         return [(group.layers, precision.of(linear.name))]
@@ -168,7 +168,7 @@ def _stored(group: LayerGroup, linear: Linear, precision: Precision) -> int:
     shape = linear.inputs, linear.outputs
     if linear.bits is not None:
         return group.layers * (linear.elements * linear.bits // 8)
-    return sum(n * held.matrix_bytes(*shape) for n, held in _formats(group, linear, precision))
+    return sum(n * held.matrix_bytes(*shape) for n, held in formats_of(group, linear, precision))
 
 
 def _quantised(spec: ModelSpec, precision: Precision) -> tuple[tuple[str, int], ...]:
@@ -180,7 +180,7 @@ def _quantised(spec: ModelSpec, precision: Precision) -> tuple[tuple[str, int], 
         for linear in group.linears:
             if linear.per != "token" or linear.bits is not None:
                 continue
-            for n, held in _formats(group, linear, precision):
+            for n, held in formats_of(group, linear, precision):
                 if held.compute:
                     flops = 2 * n * linear.used * linear.elements
                     classes[held.compute] = classes.get(held.compute, 0) + flops

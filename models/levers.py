@@ -17,7 +17,7 @@ from kernelroof.models.coefficients import Coefficients, coefficients
 from kernelroof.models.errors import UsageError
 from kernelroof.models.estimate import Costs, PhaseCost, compute_time, costs, quantised_peak
 from kernelroof.models.forward import Part, forward_cost
-from kernelroof.models.offload import TIERS, offload
+from kernelroof.models.offload import TIERS, Offload, offload, read_of_spilled
 from kernelroof.models.parallel import split
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload, precision_of
@@ -316,12 +316,18 @@ def _offload(spec: ModelSpec, workload: Workload, device: Device, before: State,
     weights = costs(spec, workload).weight_bytes
     if excess > weights:
         return [Lever("offload", "", None, f"{_gb(excess)} do not fit, more than the weights", "")]
-    spilled = offload(TIERS[0], excess_bytes=excess, step_s=before.step_s, link_byte_s=device.host_byte_s)
+    model = coefficients(spec, precision_of(spec, workload))
+
+    def streamed(tokens: int) -> Offload:
+        """One forward; its `step_s` is not that of a prefill."""
+        needed = read_of_spilled(model, excess, tokens)
+        return offload(TIERS[0], excess_bytes=needed, step_s=before.step_s, link_byte_s=device.host_byte_s)
+
+    spilled = streamed(workload.batch)
+    prefill_s = max(before.prefill_s, streamed(workload.batch * workload.prompt).stream_s)
     step = spilled.step_s
-    after = State(
-        max(before.prefill_s, spilled.stream_s), step, workload.batch / step, float(device.memory_bytes), 1, True
-    )
-    reason = f"{_gb(excess)} of weights stay in host memory and are streamed in every forward"
+    after = State(prefill_s, step, workload.batch / step, float(device.memory_bytes), 1, True)
+    reason = f"{_gb(excess)} of weights stay in host memory, of which {_gb(spilled.streamed_bytes)} are read in a step"
     limit = f"the host link: {spilled.slowdown:.1f} x the time of a step with all weights on the GPU"
     return [Lever("offload", "host memory", after, reason, limit)]
 
@@ -333,7 +339,9 @@ def _speculative(spec: ModelSpec, workload: Workload, device: Device, before: St
     verify = forward_cost(model, [Part(k + 1, workload.prompt, workload.batch)], k + 1)
     plain = forward_cost(model, [Part(1, workload.prompt, workload.batch)])
     besides = costs(spec, workload).first_step
-    copied = besides.executed_bytes - besides.bytes
+    # What is written and moved for each token is so for every drafted one; copies of the cache are made once.
+    drafted = k * (besides.kv_write_bytes + workload.batch * (model.token_io_bytes + model.head_io_bytes))
+    copied = besides.executed_bytes - besides.bytes + drafted
     verify_s = max(verify.compute_s(device.flop_s, device.apart(model)), (verify.bytes + copied) / device.byte_s)
     step = (verify_s + k * assumed.draft_step_s) / tokens
     extra = verify.flops / plain.flops
@@ -359,7 +367,7 @@ def _prefix(spec: ModelSpec, workload: Workload, device: Device, before: State, 
     peaks = device.flop_s, device.byte_s, device.apart(model)
     shrunk = _phase_s(cost, cost.prefill, device) * rest.ideal_s(*peaks)
     whole = forward_cost(model, [Part(workload.prompt, 0, workload.batch)]).ideal_s(*peaks)
-    saved = (workload.batch - 1) * past * cost.kv_bytes_per_token
+    saved = (workload.batch - 1) * _shared_bytes(model, workload, past) * (1 + workload.overhead)
     after = before._replace(prefill_s=shrunk / whole, total_bytes=before.total_bytes - saved)
     return [
         Lever(
@@ -367,9 +375,16 @@ def _prefix(spec: ModelSpec, workload: Workload, device: Device, before: State, 
             f"{100 * assumed.shared_prompt:g} % shared",
             after._replace(fits=after.total_bytes <= device.memory_bytes),
             f"{past:,} of {workload.prompt:,} prompt tokens (assumed) are not computed again, and held once",
-            "decode is no faster; every sequence still reads the whole cache",
+            "decode is no faster; every sequence still reads the whole cache"
+            + ("; recurrent states must have been kept at that very place" if model.state_bytes else ""),
         )
     ]
+
+
+def _shared_bytes(model: Coefficients, workload: Workload, past: int) -> float:
+    """What a sequence's cache still holds at its end of its first `past` tokens: windows have let go of them."""
+    capacity = workload.prompt + workload.output
+    return sum(g.kept_bytes * max(0, past - max(0, capacity - g.window)) for g in model.windows)
 
 
 def _chunked(spec: ModelSpec, workload: Workload, device: Device, before: State, assumed: Assumed) -> list[Lever]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from kernelroof.models.coefficients import Coefficients
+from kernelroof.models.estimate import distinct_experts
+
 
 class Tier(NamedTuple):
     """A place to keep bytes."""
@@ -38,7 +41,7 @@ def stream_byte_s(tier: Tier, link_byte_s: float) -> float:
 
 
 class Offload(NamedTuple):
-    """Weights that do not fit, streamed from a tier in every forward."""
+    """Weights that do not fit, streamed from a tier in every forward that reads them."""
 
     tier: str
     streamed_bytes: float
@@ -54,6 +57,14 @@ def offload(tier: Tier, *, excess_bytes: float, step_s: float, link_byte_s: floa
     stream_s = max(excess_bytes, 0.0) / stream_byte_s(tier, link_byte_s)
     total = max(step_s, stream_s)
     return Offload(tier.name, max(excess_bytes, 0.0), stream_s, total, total / step_s)
+
+
+def read_of_spilled(model: Coefficients, excess: float, tokens: int) -> float:
+    """What a forward reads of `excess` bytes of weights that do not fit: routed experts go first, most are not met."""
+    routed = sum(g.experts * g.bytes_each for g in model.experts)
+    met = sum(distinct_experts(g.experts, g.used, tokens) * g.bytes_each for g in model.experts)
+    spilled = min(excess, routed)
+    return excess - spilled + (spilled * met / routed if routed else 0.0)
 
 
 class ColdCache(NamedTuple):

@@ -1,9 +1,11 @@
 """One model on several GPUs: what each holds, computes and sends, under tensor and pipeline parallelism.
 
-Tensor parallelism (tp) divides every matrix and every head among the GPUs; each layer ends its attention
-and its MLP with one all-reduce of the activations. Pipeline parallelism (pp) divides the layers; each
-boundary hands the activations on. A ring all-reduce of n bytes sends 2 (tp - 1) / tp * n from each GPU
-(Thakur, Rabenseifner, Gropp, 2005), an all-gather (tp - 1) / tp.
+Tensor parallelism (tp) divides every matrix and every head among the GPUs, experts and the embedding table
+too; each part of a layer that ends in a divided matrix (attention, recurrence, MLP) ends with one all-reduce
+of the activations, and so does the table. What belongs to all heads or is small is held whole by every GPU:
+latent caches and the projections into them, routers, indexers, norms, matrices outside the layers. Pipeline
+parallelism (pp) divides the layers; each boundary hands the activations on. A ring all-reduce of n bytes sends
+2 (tp - 1) / tp * n from each GPU (Thakur, Rabenseifner, Gropp, 2005), an all-gather (tp - 1) / tp.
 """
 
 from __future__ import annotations
@@ -79,14 +81,16 @@ def split(
         sizes.append((cost.total_bytes, cost.weight_bytes, cost.kv_bytes))
     total, weights, kv = max(sizes)
     unit = BITS[workload.dtype] // 8
-    reduces = 2 * spec.layers if tp > 1 else 0
+    # In each stage, that of the table at its beginning.
+    each = [(_reduces(stage) + (stage.table > 0)) * (tp > 1) for stage in stages]
+    reduces = sum(each)
     gathers = 1 if tp > 1 else 0
     hands = pp - 1
 
     def sent(tokens: int, logits: int) -> float:
         """By the GPU that sends most: every stage's all-reduces, and the logits of the last."""
         activations = tokens * spec.hidden * unit
-        per_stage = 2 * max(s.layers for s in stages) * 2 * (tp - 1) / tp * activations
+        per_stage = max(each) * 2 * (tp - 1) / tp * activations
         return per_stage + (hands > 0) * activations + (tp - 1) / tp * logits * spec.vocab * unit
 
     def comm_s(tokens: int, logits: int) -> float:
@@ -117,13 +121,25 @@ def split(
     )
 
 
+_HALVES = frozenset({"self_attn", "linear_attn", "mamba", "conv", "mlp", "experts"})
+"""First parts of names of matrices whose last one is divided along its inputs, so that its results must be summed."""
+
+
+def _reduces(spec: ModelSpec) -> int:
+    """All-reduces of the layers in one forward: one for each part that ends in a divided matrix."""
+    return sum(g.layers * len(_HALVES & {li.name.split(".")[0] for li in g.linears if li.run}) for g in spec.groups)
+
+
 def _phase_s(phase: PhaseCost, flop_s: float, byte_s: float, executed: bool, apart: float) -> float:
     moved = phase.executed_bytes if executed else phase.bytes
     return float(max(compute_time(phase, flop_s, apart), moved / byte_s))
 
 
 def _stages(spec: ModelSpec, pp: int) -> list[ModelSpec]:
-    """The model cut into `pp` runs of layers as equal as can be; the first has the table, the last the head."""
+    """The model cut into `pp` runs of layers as equal as can be.
+
+    The first has the tables and the matrices outside the layers, the last the head and what works on logits.
+    """
     if pp == 1:
         return [spec]
     bounds = [round(i * spec.layers / pp) for i in range(pp + 1)]
@@ -145,6 +161,8 @@ def _stages(spec: ModelSpec, pp: int) -> list[ModelSpec]:
                 head=head,
                 vectors=spec.vectors * last,
                 tied=False,
+                gathered=spec.gathered * first,
+                linears=tuple(li for li in spec.linears if (last if li.per == "logit" else first)),
             )
         )
     return stages
@@ -185,17 +203,21 @@ def _shard_group(group: LayerGroup, hidden: int, tp: int, name: str) -> LayerGro
     return group._replace(linears=linears, attention=core, state=state, inner=-(-group.inner // tp))
 
 
-_WHOLE = ("gate", "router", "q_a_proj", "kv_a_proj_with_mqa", "kv_a_proj")
-"""Last parts of names of matrices that every GPU holds whole: routers and projections into a latent."""
+_WHOLE = frozenset({"gate", "router", "kv_a_proj_with_mqa", "wq_b", "wk", "weights_proj"})
+"""Last parts of names of matrices that every GPU holds whole, besides all `_a_proj`: routers, indexers, and
+projections into a latent."""
 
 
 def _shard_linear(linear: Linear, hidden: int, tp: int, core: Attention | None) -> Linear:
     last = linear.name.rsplit(".", 1)[-1]
-    if last in _WHOLE:
+    if last in _WHOLE or last.endswith("_a_proj"):
         return linear
-    ways = tp
-    if last in ("k_proj", "v_proj") and core is not None:
-        ways = min(tp, core.kv_heads)  # fewer K and V heads than GPUs: each head is held by several
+    # Fewer K and V heads than GPUs: each head is held by several.
+    keyed = tp if core is None else min(tp, core.kv_heads)
+    if last == "qkv_proj" and core is not None:
+        queries = core.heads * core.head_dim
+        return linear._replace(outputs=-(-queries // tp) - (queries - linear.outputs) // keyed)
+    ways = keyed if last in ("k_proj", "v_proj") else tp
     if linear.inputs == hidden:
         return linear._replace(outputs=-(-linear.outputs // ways))
     return linear._replace(inputs=-(-linear.inputs // ways))

@@ -106,7 +106,7 @@ def estimate_record(
     record["host"] = None
     if flop_s and byte_s:
         _add_times(record, cost, workload, flop_s, byte_s, apart)
-        _add_expected(record, spec, workload, gpu_key, flop_s, byte_s)
+        _add_expected(record, spec, workload, gpu_key, flop_s, byte_s, quantised_peaks or {})
     if checkpoint is not None:
         record["checkpoint"] = dict(checkpoint)
     return record
@@ -161,7 +161,13 @@ def _add_times(
 
 
 def _add_expected(
-    record: dict[str, Any], spec: ModelSpec, workload: Workload, gpu_key: str | None, flop_s: float, byte_s: float
+    record: dict[str, Any],
+    spec: ModelSpec,
+    workload: Workload,
+    gpu_key: str | None,
+    flop_s: float,
+    byte_s: float,
+    peaks: Mapping[str, float],
 ) -> None:
     """What measured kernels make of it, and the least time of the host; null with a reason where nothing is known."""
     from kernelroof.models.efficiency import STATEMENT
@@ -181,7 +187,7 @@ def _add_expected(
         record["expected"] = {"known": False, "reason": "kernels were measured on GPUs of the table only"}
         return
     found = {
-        phase: expected_phase(spec, workload, gpu_key, phase, flop_s=flop_s, byte_s=byte_s)
+        phase: expected_phase(spec, workload, gpu_key, phase, flop_s=flop_s, byte_s=byte_s, quantised_peaks=peaks)
         for phase in ("prefill", "decode")
     }
     if None in found.values():

@@ -11,13 +11,23 @@ from kernelroof.models.capacity import (
     largest_context,
     parameters_that_fit,
 )
+from kernelroof.models.coefficients import coefficients
 from kernelroof.models.errors import UsageError
 from kernelroof.models.estimate import costs, ideal_times, quantised_peak
-from kernelroof.models.offload import TIERS, Tier, cold_cache, contiguous_waste, offload, paging, stream_byte_s
+from kernelroof.models.offload import (
+    TIERS,
+    Tier,
+    cold_cache,
+    contiguous_waste,
+    offload,
+    paging,
+    read_of_spilled,
+    stream_byte_s,
+)
 from kernelroof.models.parallel import split
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
-from kernelroof.models.workload import Workload
+from kernelroof.models.workload import Workload, precision_of
 from kernelroof.profile.estimate_command import device_from, quantised_peaks_from, workload_from
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.links import PCIE, Link, host_link, peer_link
@@ -171,11 +181,13 @@ def _spilled(
     apart = quantised_peak(cost.quantised, peaks, ceilings.flop_s)
     times = ideal_times(cost, ceilings.flop_s, ceilings.byte_s, quantised_flop_s=apart)
     excess = cost.total_bytes - (ceilings.memory_bytes or 0)
+    model = coefficients(spec, precision_of(spec, workload))
+    needed = read_of_spilled(model, max(excess, 0), workload.batch)
     one = costs(spec, workload._replace(batch=1))
     one_times = ideal_times(one, ceilings.flop_s, ceilings.byte_s, quantised_flop_s=apart)
     rows = []
     for tier in _tiers(args):
-        spilled = offload(tier, excess_bytes=excess, step_s=times.first_step_s, link_byte_s=link.byte_s)
+        spilled = offload(tier, excess_bytes=needed, step_s=times.first_step_s, link_byte_s=link.byte_s)
         cold = cold_cache(
             tier,
             cache_bytes=one.kv_bytes,

@@ -95,7 +95,7 @@ def _tiers_text(record: dict[str, Any]) -> str:
     lines = [f"outside the GPU (through {link['kind']}, {rate} each way; tiers are typical figures)"]
     if found["excess_bytes"]:
         lines.append(
-            f"  {quantity(found['excess_bytes'], 'B')} do not fit; streamed in every forward, hidden as far as it goes:"
+            f"  {quantity(found['excess_bytes'], 'B')} do not fit; streamed where a forward reads them, hidden as far as it goes:"
         )
         rows = [
             [
