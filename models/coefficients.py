@@ -145,7 +145,7 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         head_io_bytes=unit * sum(li.inputs + li.outputs for li in (spec.head, *_outer(spec, "logit"))),
         state_bytes=sum(g.layers * _state_bytes(g, precision) for g in spec.groups),
         hidden_bytes=spec.hidden * unit,
-        inner_bytes=max(g.inner for g in spec.groups) * unit,
+        inner_bytes=max(g.inner * unit + g.inner_wide * 4 for g in spec.groups),
         logit_bytes=spec.head.outputs * unit,
         peak_heads=max((g.attention.heads for g in spec.groups if g.attention), default=0),
         peak_projected_bytes=max((_projected(g.attention) for g in spec.groups if g.attention), default=0) * unit,

@@ -211,7 +211,7 @@ def costs_of(
         return unit * (eager * (2 * group.scores * pairs + group.expanded * keys) + group.remade * keys)
 
     stretches, began = [], 0
-    kept = per_token = written = 0
+    kept = per_token = written = mask = let_go = 0
     keys = prompt
     pair_flops = prefill_kv = prefill_io = 0
     first_flops = first_kv = first_io = first_copies = 0
@@ -220,10 +220,12 @@ def costs_of(
     growing_bytes = sum(g.read_bytes for g in model.windows) * batch * (1 - static)
     for group in model.windows:
         window = group.window
-        keys, each, _explicit = prefill_reach(window, group.unmasked, prompt, output, flags, arithmetic)
+        keys, each, explicit = prefill_reach(window, group.unmasked, prompt, output, flags, arithmetic)
         pairs = batch * each
         pair_flops = pair_flops + group.pair_flops * pairs + group.key_flops * batch * keys
         prefill_kv = prefill_kv + batch * keys * group.read_bytes
+        mask = maximum(mask, (1 - eager) * explicit * prompt * keys)
+        let_go = let_go + dynamic * batch * group.kept_bytes * maximum(prompt - window + 1, 0)
         prefill_io = prefill_io + core_io(group, batch * prompt * keys, batch * keys)
         # Decode. Step k (from 0) sees min(prompt + k + 1, window) keys, under a static cache all that it holds.
         rising = minimum(maximum(window - prompt, 0), output)
@@ -285,9 +287,11 @@ def costs_of(
         )
 
     kv_bytes = batch * kept + state
-    # The widest moment: the layer's input, its residual and normed copies beside what is inside; or the
-    # logits; or eager attention's scores, which a 16-bit model also holds twice in 32 bits for softmax, with
-    # queries, new keys and values, and all of them expanded.
+    # The widest moment: the layer's input, its residual and normed copies beside what is inside (experts and
+    # recurrences as transformers' own PyTorch code runs them); or the logits; or eager attention's scores, which a
+    # 16-bit model also holds twice in 32 bits for softmax, with queries, new keys and values, and all of them
+    # expanded. Beside it an explicit mask of one byte per pair, and what a dynamic cache seems to have let go of:
+    # its windows are slices, which keep the whole prompt alive until the next step.
     scores = eager * (
         model.peak_heads * batch * prompt * keys * (8 + (unit < 4) * unit)
         + tokens * model.peak_projected_bytes
@@ -297,6 +301,7 @@ def costs_of(
         tokens * 4 * model.hidden_bytes + maximum(tokens * model.inner_bytes, scores),
         tokens * 2 * model.hidden_bytes + logits * model.logit_bytes,
     )
+    peak = peak + mask + let_go
     return Costs(
         parameters=model.parameters,
         active_parameters=model.active_parameters,

@@ -200,7 +200,9 @@ def _shard_group(group: LayerGroup, hidden: int, tp: int, name: str) -> LayerGro
             kept_width=core.kept_width // part,
             read_width=core.read_width // part,
         )
-    return group._replace(linears=linears, attention=core, state=state, inner=-(-group.inner // tp))
+    return group._replace(
+        linears=linears, attention=core, state=state, inner=-(-group.inner // tp), inner_wide=-(-group.inner_wide // tp)
+    )
 
 
 _WHOLE = frozenset({"gate", "router", "kv_a_proj_with_mqa", "wq_b", "wk", "weights_proj"})

@@ -140,7 +140,7 @@ def _links(args: argparse.Namespace) -> dict[str, Link]:
         from kernelroof.roofline.gpus import find_gpu
 
         gpu = find_gpu(args.gpu)
-        peer, host = peer_link(gpu.key, gpu.cc), host_link(gpu.cc)
+        peer, host = peer_link(gpu.key, gpu.cc), host_link(gpu.key, gpu.cc)
     if args.link_gbs is not None:
         if not args.link_gbs > 0:
             raise UsageError(f"--link-gbs is {args.link_gbs}", "Give GB/s of one direction, above zero.")

@@ -94,9 +94,8 @@ def _tiers_text(record: dict[str, Any]) -> str:
     rate = quantity(link["byte_s"], "B/s")
     lines = [f"outside the GPU (through {link['kind']}, {rate} each way; tiers are typical figures)"]
     if found["excess_bytes"]:
-        lines.append(
-            f"  {quantity(found['excess_bytes'], 'B')} do not fit; streamed where a forward reads them, hidden as far as it goes:"
-        )
+        size = quantity(found["excess_bytes"], "B")
+        lines.append(f"  {size} do not fit; streamed where a forward reads them, hidden as far as it goes:")
         rows = [
             [
                 r["tier"],
