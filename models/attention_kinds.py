@@ -136,7 +136,7 @@ def heads_attention(layer: Layer) -> Part:
         linears=tuple(linears),
         vectors=_norm_elements(layer, heads, kv_heads if keeps else 0, head_dim) + sinks - wide,
         wide_vectors=wide,
-        attention=core._replace(masked=family.explicit_mask),
+        attention=core._replace(masked=family.explicit_mask, sinks=_sinks(layer)),
     )
 
 

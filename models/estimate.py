@@ -288,12 +288,13 @@ def costs_of(
 
     kv_bytes = batch * kept + state
     # The widest moment: the layer's input, its residual and normed copies beside what is inside (experts and
-    # recurrences as transformers' own PyTorch code runs them); or the logits; or eager attention's scores, which a
-    # 16-bit model also holds twice in 32 bits for softmax, with queries, new keys and values, and all of them
-    # expanded. Beside it an explicit mask of one byte per pair, and what a dynamic cache seems to have let go of:
-    # its windows are slices, which keep the whole prompt alive until the next step.
+    # recurrences as transformers' own PyTorch code runs them); or the logits; or eager attention's scores
+    # (`score_bytes`) with queries, new keys and values, and all of them expanded. Beside it an explicit mask of one
+    # byte per pair, and what a dynamic cache seems to have let go of: its windows are slices, which keep the whole
+    # prompt alive until the next step. Not in it: scores of latent attention where values are narrower than keys
+    # and a CPU runs it, which knows no fused kernel for that.
     scores = eager * (
-        model.peak_heads * batch * prompt * keys * (8 + (unit < 4) * unit)
+        model.peak_heads * batch * prompt * keys * model.score_bytes
         + tokens * model.peak_projected_bytes
         + batch * keys * model.peak_expanded_bytes
     )

@@ -52,6 +52,7 @@ class Attention(NamedTuple):
 
     masked: Hugging Face hands this attention an explicit mask whatever the prompt, so that nothing is
     skipped. more_flops: FLOP per query-key pair besides scores and weighted sum (choosing keys, a second attention).
+    sinks: a learned score per head joins the others in softmax, for which eager code copies them all.
     """
 
     heads: int
@@ -63,6 +64,7 @@ class Attention(NamedTuple):
     read_width: int
     masked: bool = False
     more_flops: int = 0
+    sinks: bool = False
 
 
 class State(NamedTuple):

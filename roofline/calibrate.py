@@ -2,7 +2,7 @@
 
 Kernels are grouped by phase, kind of module and the roof that bounds them; a group's factor is its measured
 time over its time at the run's own roofs. An op of another model then takes factor x its own ideal time, but
-not less than the short kernels of its phase took, and every launch brings the run's gap. Where the run had no
+not less than short kernels took, and every launch brings the run's gap. Where the run had no
 such group (a larger batch turns a decode step's products from memory to compute), the other phase's kernels of
 that kind under that roof stand in, then all of the phase under that roof, then all of the phase.
 
@@ -22,8 +22,8 @@ from kernelroof.models.kinds import kind_of
 from kernelroof.models.ops import TracedOp
 
 _FLOOR_QUANTILE = 0.1
-"""A kernel is taken to need at least what the fastest tenth of its phase needed: start-up does not shrink. (A group
-of large kernels only, such as a prefill's products, would know nothing of that.)"""
+"""A kernel is taken to need at least what the fastest tenth of its group, or of its phase if that is less, needed:
+start-up does not shrink. (A group of large kernels only, such as a prefill's products, knows nothing of start-up.)"""
 
 _ALIKE = 2.0
 """An op is within the run's sizes if its ideal time is at most this many times outside the range of its group's."""
@@ -165,6 +165,7 @@ def _time(group: Group, ideal_ns: Any) -> Any:
 def _group(rows: pd.DataFrame, phase_ns: float, floor_ns: float) -> Group:
     measured, ideals = float(rows["measured"].sum()), rows["ideal_ns"]
     factor = measured / float(rows["ideal"].sum())
+    floor_ns = min(floor_ns, float(rows["time_ns"].quantile(_FLOOR_QUANTILE)))
     return Group(factor, floor_ns, measured / phase_ns, float(ideals.min()), float(ideals.max()))
 
 

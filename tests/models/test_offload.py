@@ -1,7 +1,19 @@
 """Tiers of storage against sums done by hand."""
 
 import pytest
-from kernelroof.models.offload import TIERS, cold_cache, contiguous_waste, offload, paging, stream_byte_s
+from kernelroof.models.coefficients import coefficients
+from kernelroof.models.offload import (
+    TIERS,
+    cold_cache,
+    contiguous_waste,
+    offload,
+    paging,
+    read_of_spilled,
+    stream_byte_s,
+)
+from kernelroof.models.presets import load_config
+from kernelroof.models.spec import read_spec
+from kernelroof.models.workload import make_workload, precision_of
 
 
 def tier(name):
@@ -42,3 +54,22 @@ def test_half_a_block_is_wasted_per_sequence():
     assert pages.waste_share == 7.5 / 1007.5
     assert paging(1, tokens=1000, sequences=8, kv_bytes_per_token=1).waste_bytes == 0
     assert contiguous_waste(tokens=500, reserved=2048) == 1 - 500 / 2048
+
+
+def test_experts_that_are_not_met_stay_where_they_are():
+    """Routed experts go first; of eight, one token meets two, and many tokens all."""
+    spec = read_spec(
+        {
+            "model_type": "mixtral", "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2,
+            "num_attention_heads": 8, "num_key_value_heads": 2, "num_local_experts": 8, "num_experts_per_tok": 2,
+            "vocab_size": 512, "tie_word_embeddings": False, "max_position_embeddings": 4096,
+        },
+        "routed",
+    )  # fmt: skip
+    model = coefficients(spec, precision_of(spec, make_workload(spec)))
+    routed = 2 * 8 * 3 * 128 * 256 * 2 if spec.dtype != "float32" else 2 * 8 * 3 * 128 * 256 * 4
+    assert read_of_spilled(model, routed / 2, 1) == pytest.approx(routed / 2 * 2 / 8)
+    assert read_of_spilled(model, routed / 2, 10**6) == pytest.approx(routed / 2)
+    assert read_of_spilled(model, routed + 1000, 1) == pytest.approx(1000 + routed / 4)
+    dense = read_spec(load_config("llama-3-8b"), "dense")
+    assert read_of_spilled(coefficients(dense, precision_of(dense, make_workload(dense))), 12345, 1) == 12345
