@@ -69,7 +69,10 @@ def test_estimate_json_has_what_scripts_need(capsys):
 def test_own_figures_equal_the_table(capsys):
     table = estimate_json(capsys, "llama-3-8b", "--gpu", "a100-80gb")
     own = estimate_json(capsys, "llama-3-8b", "--peak-tflops", "312", "--bandwidth-gbs", "2039", "--memory-gb", "80")
-    assert own["prefill"] == table["prefill"]
+    # Expected times need a GPU of the table; all else follows from the figures alone.
+    ideal = {field: value for field, value in table["prefill"].items() if not field.startswith("expected_")}
+    assert {field: own["prefill"][field] for field in ideal} == ideal
+    assert own["prefill"]["expected_ms"] is None
     assert own["fits"] == table["fits"]
 
 
