@@ -138,7 +138,7 @@ def heads_attention(layer: Layer) -> Part:
         linears=tuple(linears),
         vectors=_norm_elements(layer, heads, kv_heads if keeps else 0, head_dim) + sinks - wide,
         wide_vectors=wide,
-        attention=core._replace(masked=family.explicit_mask),
+        attention=core._replace(masked=family.explicit_mask, sinks=_sinks(layer)),
     )
 
 
@@ -208,7 +208,10 @@ def latent_attention(layer: Layer) -> Part:
         linears = (*linears, Linear("self_attn.g_proj", hidden, heads))
     kept = rank + rope if layer.latent else heads * (head_dim + value_dim)
     core = Attention(heads, heads, head_dim, value_dim, window_of(layer), kept, kept)
-    part = Part(linears, vectors, attention=core._replace(masked=layer.family.explicit_mask))
+    # Queries as projected and with their rotated part, keys put together of two parts, keys and values as made of
+    # the latent, and the result.
+    inner = heads * (3 * head_dim + nope + 2 * value_dim)
+    part = Part(linears, vectors, attention=core._replace(masked=layer.family.explicit_mask), inner=inner)
     return _indexed(layer, part, core) if fields.has("index_topk") else part
 
 

@@ -80,6 +80,9 @@ class Coefficients(NamedTuple):
     logit_bytes: int
     peak_heads: int
     """Most heads of a layer: eager attention's scores are alive for one layer at a time."""
+    score_bytes: int
+    """Held per head and pair by eager attention: once as they are and twice in 32 bits where the model is narrower,
+    twice where it is not; three times as they are where sinks join them, whose softmax stays in the run's format."""
     peak_projected_bytes: int
     """Queries and new keys and values of a layer, per token."""
     peak_expanded_bytes: int
@@ -145,9 +148,10 @@ def coefficients(spec: ModelSpec, precision: Precision) -> Coefficients:
         head_io_bytes=unit * sum(li.inputs + li.outputs for li in (spec.head, *_outer(spec, "logit"))),
         state_bytes=sum(g.layers * _state_bytes(g, precision) for g in spec.groups),
         hidden_bytes=spec.hidden * unit,
-        inner_bytes=max(g.inner for g in spec.groups) * unit,
+        inner_bytes=max(g.inner * unit + g.inner_wide * 4 for g in spec.groups),
         logit_bytes=spec.head.outputs * unit,
         peak_heads=max((g.attention.heads for g in spec.groups if g.attention), default=0),
+        score_bytes=_score_bytes(spec, unit),
         peak_projected_bytes=max((_projected(g.attention) for g in spec.groups if g.attention), default=0) * unit,
         peak_expanded_bytes=max((_expanded(g.attention) for g in spec.groups if g.attention), default=0) * unit,
         unit_bytes=unit,
@@ -242,6 +246,12 @@ def cache_bytes(core: Attention, width: int, kv: Format) -> int:
     if width == core.kv_heads * (core.head_dim + core.value_dim):
         return kv.matrix_bytes(core.head_dim, core.kv_heads) + kv.matrix_bytes(core.value_dim, core.kv_heads)
     return kv.matrix_bytes(width, 1) if width else 0
+
+
+def _score_bytes(spec: ModelSpec, unit: int) -> int:
+    if any(g.attention and g.attention.sinks for g in spec.groups):
+        return 3 * unit
+    return 8 + (unit if unit < 4 else 0)
 
 
 def _projected(core: Attention) -> int:

@@ -147,6 +147,38 @@ def distinct_experts(experts: Number, used: Number, tokens: Number) -> Number:
     return experts - (experts - used) * (1 - used / experts) ** (tokens - 1)
 
 
+class Reach(NamedTuple):
+    """What the attention of one sequence's prefill computes and reads, in one layer."""
+
+    keys: Number
+    pairs: Number
+    """Query-key pairs that are computed."""
+    explicit: Number
+    """1 where it is handed a mask, with which nothing is skipped but by the exact convention."""
+
+
+def prefill_reach(
+    window: Number, unmasked: Number, prompt: Number, output: Number, flags: Flags, arithmetic: Arithmetic = SCALAR
+) -> Reach:
+    """Keys and pairs by the conventions of `flags`; `window` and `unmasked` as in `WindowGroup`.
+
+    A window no longer than what the cache holds after it needs an explicit mask, with which all pairs are
+    computed. With one, or eager, all that a static cache holds is attended to; else its prompt's part.
+    """
+    maximum, minimum, _where = arithmetic
+    # A prompt of one token attends like a decode step.
+    single = 1 * (prompt == 1)
+    causal = flags.causal * (1 - flags.static * single)
+    spans = prompt + flags.static * output
+    explicit = maximum(1 - unmasked, 1 * (window <= spans))
+    whole = flags.static * maximum(maximum(flags.eager, single), explicit)
+    keys = prompt + whole * maximum(minimum(window, spans) - prompt, 0)
+    wide = minimum(window, prompt)
+    hidden = wide * (wide + 1) // 2 + (prompt - wide) * wide
+    skips = causal * maximum(flags.exact, 1 - explicit)
+    return Reach(keys, skips * hidden + (1 - skips) * prompt * keys, explicit)
+
+
 def costs_of(
     model: Coefficients,
     batch: Number,
@@ -158,14 +190,11 @@ def costs_of(
 ) -> Costs:
     """The formulas, branch-free in every argument but the model; see `kernelroof.models.sweep`."""
     maximum, minimum, _where = arithmetic
-    causal, exact, last, streamed_table, dynamic, static, eager = flags
+    _causal, _exact, last, streamed_table, dynamic, static, eager = flags
     unit = model.unit_bytes
     capacity = prompt + output
     tokens = batch * prompt
     logits = batch * (last + (1 - last) * prompt)
-    # A prompt of one token attends like a decode step.
-    single = 1 * (prompt == 1)
-    causal = causal * (1 - static * single)
 
     def streamed(tokens: Number) -> Number:
         size = model.always_bytes + streamed_table * model.table_bytes
@@ -182,7 +211,7 @@ def costs_of(
         return unit * (eager * (2 * group.scores * pairs + group.expanded * keys) + group.remade * keys)
 
     stretches, began = [], 0
-    kept = per_token = written = 0
+    kept = per_token = written = mask = let_go = 0
     keys = prompt
     pair_flops = prefill_kv = prefill_io = 0
     first_flops = first_kv = first_io = first_copies = 0
@@ -191,17 +220,12 @@ def costs_of(
     growing_bytes = sum(g.read_bytes for g in model.windows) * batch * (1 - static)
     for group in model.windows:
         window = group.window
-        # Prefill. A window no longer than what the cache holds after it needs an explicit mask, with which all
-        # pairs are computed. With one, or eager, all that a static cache holds is attended to; else its prompt's part.
-        spans = prompt + static * output
-        explicit = maximum(1 - group.unmasked, 1 * (window <= spans))
-        keys = prompt + static * maximum(maximum(eager, single), explicit) * maximum(minimum(window, spans) - prompt, 0)
-        wide = minimum(window, prompt)
-        hidden = wide * (wide + 1) // 2 + (prompt - wide) * wide
-        skips = causal * maximum(exact, 1 - explicit)
-        pairs = batch * (skips * hidden + (1 - skips) * prompt * keys)
+        keys, each, explicit = prefill_reach(window, group.unmasked, prompt, output, flags, arithmetic)
+        pairs = batch * each
         pair_flops = pair_flops + group.pair_flops * pairs + group.key_flops * batch * keys
         prefill_kv = prefill_kv + batch * keys * group.read_bytes
+        mask = maximum(mask, (1 - eager) * explicit * prompt * keys)
+        let_go = let_go + dynamic * batch * group.kept_bytes * maximum(prompt - window + 1, 0)
         prefill_io = prefill_io + core_io(group, batch * prompt * keys, batch * keys)
         # Decode. Step k (from 0) sees min(prompt + k + 1, window) keys, under a static cache all that it holds.
         rising = minimum(maximum(window - prompt, 0), output)
@@ -225,10 +249,12 @@ def costs_of(
         # What the cache holds at the end: a windowed one keeps what the next token will see besides itself.
         stays = minimum(window - 1 * (window <= capacity) * (1 - static), capacity)
         kept, per_token = kept + group.kept_bytes * stays, per_token + group.kept_bytes
-        stretches.append(Stretch(rising - began, growing_flops, growing_bytes))
+        # The step that sees a full window is the last to be larger than the one before it.
+        grows = minimum(maximum(window - prompt - 1, 0), output)
+        stretches.append(Stretch(grows - began, growing_flops, growing_bytes))
         growing_flops = growing_flops - flops_each * (1 - static)
         growing_bytes = growing_bytes - read_each * (1 - static)
-        began = rising
+        began = grows
     stretches.append(Stretch(output - began, 0, 0))
 
     state = batch * model.state_bytes
@@ -261,18 +287,24 @@ def costs_of(
         )
 
     kv_bytes = batch * kept + state
-    # The widest moment: the layer's input, its residual and normed copies beside what is inside; or the
-    # logits; or eager attention's scores, which a 16-bit model also holds twice in 32 bits for softmax, with
-    # queries, new keys and values, and all of them expanded.
+    # The widest moment: the layer's input, its residual and normed copies beside what is inside (experts and
+    # recurrences as transformers' own PyTorch code runs them); or the logits; or eager attention's scores
+    # (`score_bytes`) with queries, new keys and values, and all of them expanded. Beside it an explicit mask of one
+    # byte per pair, and what a dynamic cache seems to have let go of: its windows are slices, which keep the whole
+    # prompt alive until the next step. Not in it: scores of latent attention where values are narrower than keys
+    # and a CPU runs it, which knows no fused kernel for that.
     scores = eager * (
-        model.peak_heads * batch * prompt * keys * (8 + (unit < 4) * unit)
+        model.peak_heads * batch * prompt * keys * model.score_bytes
         + tokens * model.peak_projected_bytes
         + batch * keys * model.peak_expanded_bytes
     )
+    # Attention hands its weights on with its results, so they are alive beside the MLP too.
+    weights = eager * model.peak_heads * batch * prompt * keys * unit
     peak = maximum(
-        tokens * 4 * model.hidden_bytes + maximum(tokens * model.inner_bytes, scores),
+        tokens * 4 * model.hidden_bytes + maximum(tokens * model.inner_bytes + weights, scores),
         tokens * 2 * model.hidden_bytes + logits * model.logit_bytes,
     )
+    peak = peak + mask + let_go
     return Costs(
         parameters=model.parameters,
         active_parameters=model.active_parameters,

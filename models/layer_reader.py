@@ -40,6 +40,7 @@ def layer_groups(fields: Fields, family: Family, layers: int, latent: bool) -> t
             attention=part.attention,
             state=part.state,
             inner=part.inner,
+            inner_wide=part.inner_wide,
             wide_vectors=part.wide_vectors,
             products=part.products,
             label=label,

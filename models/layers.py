@@ -52,6 +52,7 @@ class Attention(NamedTuple):
 
     masked: Hugging Face hands this attention an explicit mask whatever the prompt, so that nothing is
     skipped. more_flops: FLOP per query-key pair besides scores and weighted sum (choosing keys, a second attention).
+    sinks: a learned score per head joins the others in softmax, for which eager code copies them all.
     """
 
     heads: int
@@ -63,6 +64,7 @@ class Attention(NamedTuple):
     read_width: int
     masked: bool = False
     more_flops: int = 0
+    sinks: bool = False
 
 
 class State(NamedTuple):
@@ -88,6 +90,7 @@ class Part(NamedTuple):
     attention: Attention | None = None
     state: State | None = None
     inner: int = 0
+    inner_wide: int = 0
     products: int = 0
 
 
@@ -108,6 +111,8 @@ class LayerGroup(NamedTuple):
     """FLOP per token of products between activations, attention and recurrences apart."""
     label: str = ""
     """What kind of layers these are, in words."""
+    inner_wide: int = 0
+    """Of what is alive at the widest moment, elements that are held in float32 whatever the run's format."""
 
     @property
     def layers(self) -> int:
@@ -133,12 +138,14 @@ def attention(
 
 def join(*parts: Part) -> Part:
     """One part from several: at most one of them may have an attention, and one a state."""
+    widest = max(parts, key=lambda p: p.inner + 2 * p.inner_wide, default=Part())
     return Part(
         linears=tuple(li for p in parts for li in p.linears),
         vectors=sum(p.vectors for p in parts),
         wide_vectors=sum(p.wide_vectors for p in parts),
         attention=next((p.attention for p in parts if p.attention), None),
         state=next((p.state for p in parts if p.state), None),
-        inner=max((p.inner for p in parts), default=0),
+        inner=widest.inner,
+        inner_wide=widest.inner_wide,
         products=sum(p.products for p in parts),
     )

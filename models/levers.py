@@ -387,7 +387,9 @@ def _speculative(spec: ModelSpec, workload: Workload, device: Device, before: St
     verify = forward_cost(model, [Part(k + 1, workload.prompt, workload.batch)], k + 1)
     plain = forward_cost(model, [Part(1, workload.prompt, workload.batch)])
     besides = costs(spec, workload).first_step
-    copied = besides.executed_bytes - besides.bytes
+    # What is written and moved for each token is so for every drafted one; copies of the cache are made once.
+    drafted = k * (besides.kv_write_bytes + workload.batch * (model.token_io_bytes + model.head_io_bytes))
+    copied = besides.executed_bytes - besides.bytes + drafted
     verify_s = max(verify.compute_s(device.flop_s, device.apart(model)), (verify.bytes + copied) / device.byte_s)
     step = (verify_s + k * assumed.draft_step_s) / tokens
     extra = verify.flops / plain.flops
@@ -430,7 +432,8 @@ def _prefix(spec: ModelSpec, workload: Workload, device: Device, before: State, 
             f"{100 * assumed.shared_prompt:g} % shared",
             after._replace(fits=after.total_bytes <= device.memory_bytes),
             f"{past:,} of {workload.prompt:,} prompt tokens (assumed) are not computed again, and held once",
-            "decode is no faster; every sequence still reads the whole cache",
+            "decode is no faster; every sequence still reads the whole cache"
+            + ("; recurrent states must have been kept at that very place" if model.state_bytes else ""),
         )
     ]
 

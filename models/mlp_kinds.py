@@ -143,16 +143,31 @@ def routed_part(layer: Layer, name: str = "mlp") -> Part:
     ]
     if family.shared_gate:
         linears.append(Linear(f"{name}.shared_expert_gate", hidden, 1))
+    narrow, wide = _dispatched(hidden, width, gated, family.router_bits)
     routed = Part(
         tuple(linears),
         vectors=experts * family.expert_vectors,
         wide_vectors=experts * family.wide_expert_vectors,
-        inner=(experts if family.dense_experts else used) * 3 * width,
+        inner=experts * 3 * width if family.dense_experts else used * narrow,
+        inner_wide=0 if family.dense_experts else used * wide,
     )
     shared = _shared_width(layer, width)
     if not shared:
         return routed
     return join(routed, dense_part(layer, f"{name}.shared_experts", shared)._replace(vectors=0))
+
+
+def _dispatched(hidden: int, width: int, gated: bool, router_bits: int | None) -> tuple[int, int]:
+    """Elements alive at the widest moment per token and expert that it meets, and those of them in float32.
+
+    transformers groups tokens by expert: there are both products' results beside the copied input; later copied
+    input, result, weighted result and its copy in the tokens' order. Weights of a router in float32 make the last
+    two float32 too.
+    """
+    inside = hidden + (4 if gated else 2) * width
+    if router_bits == 32:
+        return (inside, 0) if inside > 6 * hidden else (2 * hidden, 2 * hidden)
+    return max(4 * hidden, inside), 0
 
 
 def _shared_width(layer: Layer, width: int) -> int:

@@ -52,7 +52,7 @@ def streamed_bytes(model: Coefficients, excess_bytes: float, tokens: int) -> flo
 
 
 class Offload(NamedTuple):
-    """Weights that do not fit, streamed from a tier in every forward."""
+    """Weights that do not fit, streamed from a tier in every forward that reads them."""
 
     tier: str
     streamed_bytes: float

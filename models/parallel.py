@@ -1,10 +1,12 @@
 """One model on several GPUs: what each holds, computes and sends, under tensor and pipeline parallelism.
 
-Tensor parallelism (tp) divides every matrix and every head among the GPUs; a layer's attention (or recurrence)
-and its MLP, whichever it has, each end with one all-reduce of the activations. Pipeline parallelism (pp) divides
-the layers; each boundary hands the activations on, and as many batches as stages are in flight, whose caches all
-have to be held. A ring all-reduce of n bytes sends 2 (tp - 1) / tp * n from each GPU
-(Thakur, Rabenseifner, Gropp, 2005), an all-gather (tp - 1) / tp.
+Tensor parallelism (tp) divides every matrix and every head among the GPUs, experts and the embedding table
+too; each part of a layer that ends in a divided matrix (attention, recurrence, MLP) ends with one all-reduce
+of the activations, and so does the table. What belongs to all heads or is small is held whole by every GPU:
+latent caches and the projections into them, routers, indexers, norms, matrices outside the layers. Pipeline
+parallelism (pp) divides the layers; each boundary hands the activations on, and as many batches as stages are
+in flight, whose caches all have to be held. A ring all-reduce of n bytes sends
+2 (tp - 1) / tp * n from each GPU (Thakur, Rabenseifner, Gropp, 2005), an all-gather (tp - 1) / tp.
 """
 
 from __future__ import annotations
@@ -82,14 +84,16 @@ def split(
         sizes.append((_in_flight(cost, pp, workload.overhead), cost.weight_bytes, pp * cost.kv_bytes))
     total, weights, kv = max(sizes)
     unit = BITS[workload.dtype] // 8
-    reduces = _reduces(spec) if tp > 1 else 0
+    # In each stage, that of the table at its beginning.
+    each = [(_reduces(stage) + (stage.table > 0)) * (tp > 1) for stage in stages]
+    reduces = sum(each)
     gathers = 1 if tp > 1 else 0
     hands = pp - 1
 
     def sent(tokens: int, logits: int) -> float:
         """By the GPU that sends most: every stage's all-reduces, and the logits of the last."""
         activations = tokens * spec.hidden * unit
-        per_stage = max(_reduces(s) for s in stages) * 2 * (tp - 1) / tp * activations
+        per_stage = max(each) * 2 * (tp - 1) / tp * activations
         return per_stage + (hands > 0) * activations + (tp - 1) / tp * logits * spec.vocab * unit
 
     def comm_s(tokens: int, logits: int) -> float:
@@ -136,21 +140,13 @@ def _in_flight(cost: Costs, pp: int, overhead: float) -> float:
     return float(cost.total_bytes + (pp - 1) * cost.kv_bytes * (1 + overhead))
 
 
+_HALVES = frozenset({"self_attn", "encoder_attn", "linear_attn", "mamba", "conv", "mlp", "experts"})
+"""First parts of names of matrices whose last one is divided along its inputs, so that its results must be summed."""
+
+
 def _reduces(spec: ModelSpec) -> int:
-    """All-reduces of one forward: layers may lack an attention or an MLP."""
-    return sum(g.layers * (_mixes(g) + any(not _mixer(li) for li in g.linears)) for g in spec.groups)
-
-
-def _mixes(group: LayerGroup) -> bool:
-    return group.attention is not None or group.state is not None or any(_mixer(li) for li in group.linears if li.run)
-
-
-def _mixer(linear: Linear) -> bool:
-    """Whether a matrix belongs to what mixes tokens, not to the MLP."""
-    return linear.name.split(".", 1)[0] in _MIXERS
-
-
-_MIXERS = ("self_attn", "encoder_attn", "linear_attn", "mamba", "conv")
+    """All-reduces of the layers in one forward: one for each part that ends in a divided matrix."""
+    return sum(g.layers * len(_HALVES & {li.name.split(".")[0] for li in g.linears if li.run}) for g in spec.groups)
 
 
 def _phase_s(phase: PhaseCost, flop_s: float, byte_s: float, executed: bool, apart: float) -> float:
@@ -159,7 +155,10 @@ def _phase_s(phase: PhaseCost, flop_s: float, byte_s: float, executed: bool, apa
 
 
 def _stages(spec: ModelSpec, pp: int) -> list[ModelSpec]:
-    """The model cut into `pp` runs of layers as equal as can be; the first has the table, the last the head."""
+    """The model cut into `pp` runs of layers as equal as can be.
+
+    The first has the tables and the matrices outside the layers, the last the head and what works on logits.
+    """
     if pp == 1:
         return [spec]
     bounds = [round(i * spec.layers / pp) for i in range(pp + 1)]
@@ -181,6 +180,8 @@ def _stages(spec: ModelSpec, pp: int) -> list[ModelSpec]:
                 head=head,
                 vectors=spec.vectors * last,
                 tied=False,
+                gathered=spec.gathered * first,
+                linears=tuple(li for li in spec.linears if (last if li.per == "logit" else first)),
             )
         )
     return stages
@@ -220,22 +221,28 @@ def _shard_group(group: LayerGroup, hidden: int, tp: int, name: str) -> LayerGro
             read_width=core.read_width * held // of,
             more_flops=core.more_flops if indexed else -(-core.more_flops // tp),
         )
-    return group._replace(linears=linears, attention=core, state=state, inner=-(-group.inner // tp))
+    return group._replace(
+        linears=linears, attention=core, state=state, inner=-(-group.inner // tp), inner_wide=-(-group.inner_wide // tp)
+    )
 
 
-_WHOLE = ("gate", "router", "q_a_proj", "kv_a_proj_with_mqa", "kv_a_proj", "f_a_proj", "g_a_proj")
-"""Last parts of names of matrices that every GPU holds whole: routers and projections into a latent."""
-_FROM_LATENT = ("q_b_proj", "kv_b_proj", "f_b_proj", "g_b_proj", "dt_proj")
+_WHOLE = frozenset({"gate", "router", "kv_a_proj_with_mqa", "wq_b", "wk", "weights_proj"})
+"""Last parts of names of matrices that every GPU holds whole, besides all `_a_proj`: routers, indexers, and
+projections into a latent."""
+_FROM_LATENT = frozenset({"q_b_proj", "kv_b_proj", "f_b_proj", "g_b_proj", "dt_proj"})
 """Those that lead from a latent to heads: their outputs are divided, though their input is not the hidden state."""
 
 
 def _shard_linear(linear: Linear, hidden: int, tp: int, core: Attention | None) -> Linear:
     last = linear.name.rsplit(".", 1)[-1]
-    if last in _WHOLE or ".indexer." in linear.name:
+    if last in _WHOLE or last.endswith("_a_proj") or ".indexer." in linear.name:
         return linear
-    ways = tp
-    if last in ("k_proj", "v_proj") and core is not None:
-        ways = min(tp, core.kv_heads)  # fewer K and V heads than GPUs: each head is held by several
+    # Fewer K and V heads than GPUs: each head is held by several.
+    keyed = tp if core is None else min(tp, core.kv_heads)
+    if last == "qkv_proj" and core is not None:
+        queries = core.heads * core.head_dim
+        return linear._replace(outputs=-(-queries // tp) - (queries - linear.outputs) // keyed)
+    ways = keyed if last in ("k_proj", "v_proj") else tp
     if linear.inputs == hidden or last in _FROM_LATENT:
         return linear._replace(outputs=-(-linear.outputs // ways))
     return linear._replace(inputs=-(-linear.inputs // ways))

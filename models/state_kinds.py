@@ -20,6 +20,8 @@ _READERS: dict[str, Reader] = {}
 
 _PASS = 5
 _DELTA_PASS = 7
+_DELTA_CHUNK = 64
+"""Tokens that transformers' own code of the delta rule computes at once."""
 
 
 def _kind(name: str) -> Callable[[Reader], Reader]:
@@ -81,7 +83,14 @@ def mamba(layer: Layer) -> Part:
     vectors = inner * (size + 1 + taps + conv_bias)
     if "normed_scan" in layer.family.extras:
         vectors += rank + 2 * size
-    return Part(linears, vectors, state=_state(layer, inner * size, inner, taps, 32), inner=4 * inner)
+    return Part(
+        linears,
+        vectors,
+        state=_state(layer, inner * size, inner, taps, 32),
+        inner=4 * inner,
+        # Each token's decay, input and their product, a whole state each; the input, its step and the result.
+        inner_wide=3 * inner * size + 4 * inner,
+    )
 
 
 @_kind("mamba2")
@@ -107,7 +116,16 @@ def mamba2(layer: Layer) -> Part:
         Linear("mamba.out_proj", inner, hidden, fields.flag("projectors_bias", bias)),
     )
     vectors = 3 * heads + channels * (taps + conv_bias) + fields.flag("mamba_rms_norm", True) * inner
-    return Part(linears, vectors, state=_state(layer, inner * size, channels, taps, 32), inner=2 * inner + channels)
+    chunk = fields.size("chunk_size", "mamba_chunk_size", default=256)
+    return Part(
+        linears,
+        vectors,
+        state=_state(layer, inner * size, channels, taps, 32),
+        inner=inner + channels,
+        # Scores, decays and their product within each chunk; B, C and decayed B by head; seven of the inputs' size
+        # (with and without decay, result by parts and whole); each chunk's state three times.
+        inner_wide=3 * heads * chunk + 3 * heads * size + 7 * inner + 3 * inner * size // chunk,
+    )
 
 
 @_kind("gated_delta")
@@ -129,7 +147,9 @@ def gated_delta(layer: Layer) -> Part:
         linears,
         vectors=2 * heads + channels * taps + value_dim,
         state=_state(layer, heads * key_dim * value_dim, channels, taps, 32, _DELTA_PASS),
-        inner=channels + 2 * values,
+        inner=channels,
+        # Decays, scores and the system of equations within each chunk; queries, keys and values, scaled and not.
+        inner_wide=heads * (3 * _DELTA_CHUNK + 5 * key_dim + 5 * value_dim),
     )
 
 

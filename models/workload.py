@@ -197,7 +197,7 @@ def conventions(
         "static": "static: decode (and eager prefill) attends over its whole length, prompt + output; zero-filled once",
         "ideal": "ideal: new K and V appended in place",
     }[workload.cache]
-    return {
+    words = {
         "mask": pairs,
         "head": "logits of the last position only" if workload.head == "last" else "logits of all positions",
         "embedding": "table not streamed (rows are gathered)" if workload.embedding == "gathered" else "table streamed",
@@ -214,3 +214,8 @@ def conventions(
         "units": "GB = 10^9 B",
         "overhead": f"{100 * workload.overhead:g} % of weights, KV and activations (allocator, context, buffers)",
     }
+    if any(g.state for g in spec.groups):
+        words["activations"] = (
+            "recurrences as transformers' own PyTorch code runs them; fused kernels (fla, mamba_ssm) hold far less"
+        )
+    return words

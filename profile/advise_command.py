@@ -97,7 +97,7 @@ def _device(gpu: Gpu, flop_s: float) -> Device:
         gpu.byte_s,
         gpu.memory_bytes,
         peer_link(gpu.key, gpu.cc).byte_s,
-        host_link(gpu.cc).byte_s,
+        host_link(gpu.key, gpu.cc).byte_s,
         tuple(quantised_peaks(gpu).items()),
     )
 

@@ -149,4 +149,5 @@ def _prediction(found: Prediction) -> dict[str, float]:
         "ideal_ms": found.ideal_ns / 1e6,
         "error_share": found.error,
         "unknown_share": found.unknown_share,
+        "outside_share": found.outside_share,
     }

@@ -153,7 +153,7 @@ def _links(args: argparse.Namespace) -> dict[str, Link]:
         from kernelroof.roofline.gpus import find_gpu
 
         gpu = find_gpu(args.gpu)
-        peer, host = peer_link(gpu.key, gpu.cc), host_link(gpu.cc)
+        peer, host = peer_link(gpu.key, gpu.cc), host_link(gpu.key, gpu.cc)
     if args.link_gbs is not None:
         check_plausible({"--link-gbs": args.link_gbs})
         peer = Link(args.link_gbs * 1e9, "given")

@@ -24,9 +24,14 @@ def run(args: argparse.Namespace) -> int:
         rows = [f for f in found if f.topic == topic]
         table = [[f.what, f"{f.quoted:,g}", fixed(f.ours), "" if f.right else "WRONG"] for f in rows]
         print(text_table([topic, "quoted", "ours", ""], table, left=(0, 3)))
+        notes: dict[str, list[str]] = {}
         for f in rows:
             if f.note and not f.right:
-                print(textwrap.fill(f"{f.what}: {f.note}", WIDTH, initial_indent="  ", subsequent_indent="    "))
+                notes.setdefault(f.note, []).append(f.what)
+        for note, whats in notes.items():
+            others = f" and {len(whats) - 1} more" if len(whats) > 1 else ""
+            text = f"{whats[0]}{others}: {note}"
+            print(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
         print(f"  by, for example: {rows[0].command}\n")
     wrong = sum(not f.right for f in found)
     print(f"{len(found)} figures, {wrong} of them wrong. GB = 10^9 B, FMA = 2 FLOP, dense peaks, ideal times.")

@@ -2,7 +2,12 @@
 
 Kernels are grouped by phase, kind of module and the roof that bounds them; a group's factor is its measured
 time over its time at the run's own roofs. An op of another model then takes factor x its own ideal time, but
-not less than the short kernels of its group took, and every launch brings the run's gap.
+not less than short kernels took, and every launch brings the run's gap. Where the run had no
+such group (a larger batch turns a decode step's products from memory to compute), the other phase's kernels of
+that kind under that roof stand in, then all of the phase under that roof, then all of the phase.
+
+A factor is a mean over the sizes that the run had. Ops of other sizes may be nearer to their roof or further
+from it, and may come from cache: the share of time in such ops is told beside the error, which does not cover it.
 """
 
 from __future__ import annotations
@@ -17,7 +22,11 @@ from kernelroof.models.kinds import kind_of
 from kernelroof.models.ops import TracedOp
 
 _FLOOR_QUANTILE = 0.1
-"""A group's kernels are taken to need at least what its fastest tenth needed: start-up does not shrink."""
+"""A kernel is taken to need at least what the fastest tenth of its group, or of its phase if that is less, needed:
+start-up does not shrink. (A group of large kernels only, such as a prefill's products, knows nothing of start-up.)"""
+
+_ALIKE = 2.0
+"""An op is within the run's sizes if its ideal time is at most this many times outside the range of its group's."""
 
 
 class Group(NamedTuple):
@@ -28,6 +37,9 @@ class Group(NamedTuple):
     floor_ns: float
     share: float
     """Of the phase's kernel time."""
+    least_ns: float
+    most_ns: float
+    """Range of the kernels' ideal times."""
 
 
 class Calibration(NamedTuple):
@@ -42,6 +54,8 @@ class Calibration(NamedTuple):
     """By phase, kind of module, and "compute" or "memory"."""
     phases: Mapping[str, Group]
     """The same over all kernels of a phase, for kinds that the run did not have."""
+    roofs: Mapping[tuple[str, str], Group]
+    """By phase and roof, likewise."""
     gap_ns: Mapping[str, float]
     """Wall time besides kernels that do work, per such kernel: gaps, views, what was not matched."""
     error: Mapping[str, float]
@@ -59,6 +73,8 @@ class Prediction(NamedTuple):
     """Expected relative error: how much alike the run's kernels of one group were, and its repeats."""
     unknown_share: float
     """Of the kernels' time, in kinds that the run did not have."""
+    outside_share: float
+    """Of the kernels' time, in ops much smaller or larger than the run's of their kind."""
 
 
 def calibration(
@@ -77,11 +93,17 @@ def calibration(
     count = rows["count"]
     rows["measured"], rows["ideal"] = rows["time_ns"] * count, rows["ideal_ns"] * count
     totals = rows.groupby("phase")["measured"].sum()
+    floors = rows.groupby("phase")["time_ns"].quantile(_FLOOR_QUANTILE)
+
+    def group(phase: Any, part: pd.DataFrame) -> Group:
+        return _group(part, float(totals[phase]), float(floors[phase]))
+
     groups = {
-        (str(phase), str(kind), str(roof)): _group(part, float(totals[phase]))
+        (str(phase), str(kind), str(roof)): group(phase, part)
         for (phase, kind, roof), part in rows.groupby(["phase", "kind", "roof"])
     }
-    phases = {str(phase): _group(part, float(totals[phase])) for phase, part in rows.groupby("phase")}
+    roofs = {(str(phase), str(roof)): group(phase, part) for (phase, roof), part in rows.groupby(["phase", "roof"])}
+    phases = {str(phase): group(phase, part) for phase, part in rows.groupby("phase")}
     launches = rows.groupby("phase")["count"].sum()
     return Calibration(
         model=str(identity["model"]),
@@ -91,6 +113,7 @@ def calibration(
         byte_s=float(ceilings["byte_s"]),
         groups=groups,
         phases=phases,
+        roofs=roofs,
         gap_ns={p: max(0.0, wall[p]["bare_ns"] - float(totals[p])) / float(launches[p]) for p in phases},
         error={p: _error(rows[rows["phase"] == p], groups, wall[p]) for p in phases},
     )
@@ -104,7 +127,7 @@ def predict(found: Calibration, ops: Iterable[TracedOp], phase: str) -> Predicti
     """
     if phase not in found.phases:
         raise ReportError(f"the run has no {phase}", "Calibrate by a whole run.")
-    kernels = ideal_all = unknown = 0.0
+    kernels = ideal_all = unknown = outside = 0.0
     launches = 0
     for op in ops:
         moved = op.read_bytes + op.write_bytes
@@ -116,23 +139,34 @@ def predict(found: Calibration, ops: Iterable[TracedOp], phase: str) -> Predicti
         roof = "compute" if compute >= memory else "memory"
         kind = kind_of(op.module, op.op, op.role)
         group = found.groups.get((phase, kind, roof))
-        time = _time(group or found.phases[phase], ideal)
+        time = _time(group or _stand_in(found, phase, kind, roof), ideal)
         kernels, ideal_all = kernels + time, ideal_all + ideal
         if group is None:
             unknown += time
+        elif not group.least_ns / _ALIKE <= ideal <= group.most_ns * _ALIKE:
+            outside += time
     gaps = launches * found.gap_ns[phase]
-    share = unknown / kernels if kernels else 0.0
-    return Prediction(kernels + gaps, kernels, gaps, ideal_all, found.error[phase], share)
+    shares = (part / kernels if kernels else 0.0 for part in (unknown, outside))
+    return Prediction(kernels + gaps, kernels, gaps, ideal_all, found.error[phase], *shares)
+
+
+def _stand_in(found: Calibration, phase: str, kind: str, roof: str) -> Group:
+    """What is nearest to a group that the run did not have; see the module. Start-up stays that of the phase."""
+    whole = found.phases[phase]
+    elsewhere = (found.groups.get((other, kind, roof)) for other in found.phases if other != phase)
+    near = next((g for g in elsewhere if g is not None), found.roofs.get((phase, roof), whole))
+    return near._replace(floor_ns=whole.floor_ns)
 
 
 def _time(group: Group, ideal_ns: Any) -> Any:
     return np.maximum(group.factor * ideal_ns, group.floor_ns)
 
 
-def _group(rows: pd.DataFrame, phase_ns: float) -> Group:
-    measured = float(rows["measured"].sum())
-    floor_ns = float(rows["time_ns"].quantile(_FLOOR_QUANTILE))
-    return Group(measured / float(rows["ideal"].sum()), floor_ns, measured / phase_ns)
+def _group(rows: pd.DataFrame, phase_ns: float, floor_ns: float) -> Group:
+    measured, ideals = float(rows["measured"].sum()), rows["ideal_ns"]
+    factor = measured / float(rows["ideal"].sum())
+    floor_ns = min(floor_ns, float(rows["time_ns"].quantile(_FLOOR_QUANTILE)))
+    return Group(factor, floor_ns, measured / phase_ns, float(ideals.min()), float(ideals.max()))
 
 
 def _error(rows: pd.DataFrame, groups: Mapping[tuple[str, str, str], Group], wall: Mapping[str, Any]) -> float:

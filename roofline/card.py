@@ -253,6 +253,11 @@ def _calibrated(found: dict[str, Any]) -> list[str]:
         )
         if p["unknown_share"] > 0.01:
             lines.append(f"    {100 * p['unknown_share']:.0f} % of it is of kinds that the run did not have")
+        if p["outside_share"] > 0.01:
+            lines.append(
+                f"    {100 * p['outside_share']:.0f} % of it is in ops less than half or more than twice the size of "
+                "the run's: the error does not cover that"
+            )
     if found["differs"]:
         lines.append(f"  the run was made with {', '.join(found['differs'])}")
     return lines

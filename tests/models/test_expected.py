@@ -2,6 +2,7 @@
 
 import pytest
 from kernelroof.models.efficiency import expected_attention, expected_gemm
+from kernelroof.models.estimate import costs, ideal_times, quantised_peak
 from kernelroof.models.expected import EAGER_LAUNCHES, expected_phase, launches_per_step
 from kernelroof.models.presets import load_config
 from kernelroof.models.record import estimate_record
@@ -79,6 +80,81 @@ def test_a_band_is_given_only_where_most_was_measured():
     assert shown["int4"].count("at least") >= 1
     assert "rest on measurements" in shown["int4"]
     assert all(len(line) <= 110 for text in shown.values() for line in text.splitlines())
+
+
+WINDOWED = read_spec(
+    {
+        "model_type": "gemma3_text", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 6,
+        "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 32000,
+        "sliding_window": 512, "sliding_window_pattern": 3, "max_position_embeddings": 16384,
+    },
+    "windowed",
+)  # fmt: skip
+ROUTED = read_spec(
+    {
+        "model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 4,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "num_local_experts": 8, "num_experts_per_tok": 2,
+        "vocab_size": 32000, "max_position_embeddings": 16384, "tie_word_embeddings": False,
+    },
+    "routed",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", [LLAMA, WINDOWED, ROUTED], ids=["dense", "windowed", "experts"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attn": "eager"},
+        {"cache": "static", "output": 4000},
+        {"mask": "full"},
+        {"mask": "causal"},
+        {"embedding": "streamed"},
+        {"head": "all"},
+        {"weights_dtype": "fp8"},
+        {"weights_dtype": "fp8-block"},
+        {"weights_dtype": "q4_k_m"},
+        {"weights_dtype": "int4-g128"},
+    ],
+    ids=lambda o: " ".join(o) or "default",
+)
+def test_nothing_is_expected_faster_than_the_ideal_of_the_same_conventions(spec, options):
+    peaks = {"fp8": 1979e12}
+    load = make_workload(spec, **{"batch": 3, "prompt": 4096, "output": 8, **options})
+    cost = costs(spec, load)
+    ideal = ideal_times(cost, *H100.values(), quantised_flop_s=quantised_peak(cost.quantised, peaks, H100["flop_s"]))
+    for phase, least in (("prefill", ideal.prefill_s), ("decode", ideal.first_step_s)):
+        found = expected_phase(spec, load, "h100-sxm", phase, **H100, quantised_peaks=peaks)
+        assert found.seconds >= found.ideal_s * (1 - 1e-9)
+        assert found.ideal_s >= least * (1 - 1e-9)
+        assert found.low_s >= least * (1 - 1e-9)
+
+
+def test_attention_under_a_mask_is_not_taken_for_one_that_skips():
+    explicit, skipping = (
+        expected_phase(WINDOWED, make_workload(WINDOWED, prompt=4096, mask=mask), "h100-sxm", "prefill", **H100)
+        for mask in ("auto", "causal")
+    )
+    assert any("explicit mask" in r for r in explicit.reasons)
+    assert not any("explicit mask" in r for r in skipping.reasons)
+    # A window that the prompt does not fill is none.
+    short = expected_phase(WINDOWED, make_workload(WINDOWED, prompt=256), "h100-sxm", "prefill", **H100)
+    assert not any("explicit mask" in r for r in short.reasons)
+
+
+def test_what_is_not_measured_runs_at_the_peak_of_its_operands():
+    load = make_workload(LLAMA, prompt=4096, weights_dtype="fp8-block")
+    slow = expected_phase(LLAMA, load, "h100-sxm", "prefill", **H100)
+    fast = expected_phase(LLAMA, load, "h100-sxm", "prefill", **H100, quantised_peaks={"fp8": 1979e12})
+    layers = 2 * 4096 * 32 * sum(n * k for n, k in MATRICES)
+    assert slow.seconds - fast.seconds == pytest.approx(layers / 989.4e12 - layers / 1979e12)
+
+
+def test_a_static_cache_is_read_whole():
+    loads = [make_workload(LLAMA, prompt=1024, output=o, cache="static") for o in (1, 4001)]
+    times = [expected_phase(LLAMA, load, "h100-sxm", "decode", **H100) for load in loads]
+    core = [expected_attention("h100-sxm", "decode", 1, 1, c, 32, 8, 128, "bfloat16", "bfloat16") for c in (1025, 5025)]
+    assert times[1].seconds - times[0].seconds == pytest.approx(32 * (core[1].seconds - core[0].seconds))
 
 
 def test_an_unmeasured_gpu_has_the_ideal_only():

@@ -206,3 +206,29 @@ def test_absorbing_is_a_lever_of_decode_alone():
 def test_other_gpus_are_measured_with_their_own_peaks():
     load, _, rows = found(others=(L4,))
     assert one(rows, "another GPU").after == state_of(LLAMA, load, L4)
+
+
+def test_a_shared_prefix_saves_no_cache_that_a_window_has_let_go_of():
+    config = {
+        "model_type": "mistral", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 512, "sliding_window": 256,
+        "max_position_embeddings": 8192, "tie_word_embeddings": False,
+    }  # fmt: skip
+    for window, saved_tokens in ((256, 0), (None, 1024)):
+        spec = read_spec({**config, "sliding_window": window}, "windowed")
+        load = make_workload(spec, batch=4, prompt=2048, output=8)
+        before = state_of(spec, load, A100)
+        after = one(levers(spec, load, A100, (), Assumed()), "prefix caching").after
+        per_token = costs(spec, load).kv_bytes_per_token
+        assert before.total_bytes - after.total_bytes == pytest.approx(3 * saved_tokens * per_token * 1.1)
+
+
+def test_drafted_tokens_bring_their_own_operands_and_results():
+    load, _before, rows = found(batch=8, prompt=1024, cache="ideal")
+    after = one(rows, "speculative decoding").after
+    step = costs(LLAMA, load).first_step
+    verified = costs(LLAMA, load._replace(prompt=1028)).first_step
+    # Five tokens per sequence go through the matrices; the cache is read once.
+    moved = verified.bytes + 5 * (step.kv_write_bytes + step.activation_bytes)
+    tokens = sum(0.7**i for i in range(5))
+    assert after.step_s == pytest.approx(moved / 2039e9 / tokens, rel=1e-9)

@@ -3,7 +3,7 @@
 import pytest
 from kernelroof.models.errors import UsageError
 from kernelroof.models.estimate import costs, ideal_times
-from kernelroof.models.parallel import COLLECTIVE_S, largest_split_batch, split
+from kernelroof.models.parallel import COLLECTIVE_S, _stages, largest_split_batch, split
 from kernelroof.models.presets import load_config
 from kernelroof.models.spec import read_spec
 from kernelroof.models.workload import make_workload
@@ -33,11 +33,11 @@ def test_tensor_parallel_divides_all_but_the_vectors(tp):
     vectors = (2 * 32 + 1) * 4096 * 2
     assert part.weight_bytes == (whole.weight_bytes - vectors) // tp + vectors
     assert part.kv_bytes == whole.kv_bytes / tp
-    # Two all-reduces of 4 x 4096 bf16 per layer, and the logits' gather.
-    reduced = 64 * 2 * (tp - 1) / tp * 4 * 4096 * 2
+    # Two all-reduces of 4 x 4096 bf16 per layer and one of the table's rows, and the logits' gather.
+    reduced = 65 * 2 * (tp - 1) / tp * 4 * 4096 * 2
     assert part.sent_bytes_per_step == reduced + (tp - 1) / tp * 4 * 128256 * 2
-    assert part.collectives_per_step == 65
-    assert part.step_comm_s == pytest.approx(part.sent_bytes_per_step / 450e9 + 65 * COLLECTIVE_S)
+    assert part.collectives_per_step == 66
+    assert part.step_comm_s == pytest.approx(part.sent_bytes_per_step / 450e9 + 66 * COLLECTIVE_S)
     assert part.step_s < costs(LLAMA, load).first_step.bytes / 3350e9
 
 
@@ -109,7 +109,8 @@ def test_a_layer_without_attention_or_mlp_reduces_once():
     }  # fmt: skip
     spec = read_spec(config, "hybrid")
     part = split(spec, make_workload(spec, batch=1, prompt=64, output=8), tp=2, pp=1, **PEAKS)
-    assert part.collectives_per_step == 5 + 1
+    # One for each layer, one for the embedding table, one gathers the logits.
+    assert part.collectives_per_step == 5 + 1 + 1
 
 
 @pytest.mark.parametrize(("tp", "pp"), [(1, 1), (4, 1), (2, 2)])
@@ -126,3 +127,54 @@ def test_what_can_not_be_split():
         split(LLAMA, load_of(), tp=3, pp=1, **PEAKS)
     with pytest.raises(UsageError, match="stages"):
         split(LLAMA, load_of(), tp=1, pp=33, **PEAKS)
+
+
+HYBRID = read_spec(
+    {
+        "model_type": "nemotron_h", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 6,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32, "hybrid_override_pattern": "M-M*M-",
+        "mamba_num_heads": 16, "mamba_head_dim": 32, "ssm_state_size": 32, "n_groups": 2, "conv_kernel": 4,
+        "chunk_size": 64, "expand": 2, "vocab_size": 512, "tie_word_embeddings": False, "max_position_embeddings": 4096,
+    },
+    "hybrid",
+)  # fmt: skip
+NARROW = read_spec(
+    {
+        "model_type": "opt", "hidden_size": 256, "ffn_dim": 512, "num_hidden_layers": 4, "num_attention_heads": 8,
+        "word_embed_proj_dim": 128, "vocab_size": 512, "max_position_embeddings": 512, "do_layer_norm_before": False,
+        "tie_word_embeddings": False,
+    },
+    "narrow",
+)  # fmt: skip
+FUSED = read_spec(
+    {
+        "model_type": "phi3", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 2,
+        "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 512, "tie_word_embeddings": False,
+        "max_position_embeddings": 4096,
+    },
+    "fused",
+)  # fmt: skip
+
+
+def test_a_layer_of_one_part_ends_in_one_all_reduce():
+    load = make_workload(HYBRID, prompt=64, output=8)
+    assert split(HYBRID, load, tp=2, pp=1, **PEAKS).collectives_per_step == 6 + 1 + 1
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+def test_what_stands_outside_the_layers_is_held_once(pp):
+    """Positions and the matrices around a narrow table: the stages add up to the whole model."""
+    load = make_workload(NARROW, prompt=64, output=8)
+    whole = costs(NARROW, load)
+    stages = [costs(stage, load) for stage in _stages(NARROW, pp)]
+    assert sum(s.weight_bytes for s in stages) == whole.weight_bytes
+    assert sum(s.parameters for s in stages) == whole.parameters
+    assert sum(s.kv_bytes for s in stages) == whole.kv_bytes
+
+
+def test_fused_keys_and_values_are_held_by_several_gpus_where_heads_are_few():
+    load = make_workload(FUSED, prompt=64, output=8)
+    whole, part = costs(FUSED, load), split(FUSED, load, tp=8, pp=1, **PEAKS)
+    vectors = (2 * 2 + 1) * 512
+    keyed = 2 * 512 * 2 * 4 * 32  # both layers' K and V matrices, in quarters instead of eighths
+    assert part.weight_bytes == 2 * ((whole.parameters - vectors - keyed) // 8 + vectors + keyed // 4)

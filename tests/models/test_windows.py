@@ -3,7 +3,7 @@
 import functools
 
 import pytest
-from kernelroof.models.estimate import costs
+from kernelroof.models.estimate import costs, ideal_times
 from kernelroof.models.spec import read_spec
 from kernelroof.models.trace import trace
 from kernelroof.models.workload import make_workload
@@ -73,3 +73,18 @@ def test_a_window_bounds_the_cache():
     per_layer = 2 * 2 * 16 * 2
     assert cost.kv_bytes == per_layer * (400 + 2 * 99)
     assert cost.first_step.kv_read_bytes == per_layer * (301 + 2 * 100)
+
+
+def test_decode_is_the_sum_of_its_steps_when_a_window_fills_on_the_way():
+    """Each step by itself, against the closed sum: the step after the window is full is no larger than it."""
+    config = {
+        "model_type": "gemma3_text", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 512, "sliding_window": 32,
+        "sliding_window_pattern": 2, "max_position_embeddings": 4096,
+    }  # fmt: skip
+    spec = read_spec(config, "filling")
+    for prompt in (29, 30, 31, 32, 33):
+        load = make_workload(spec, batch=40, prompt=prompt, output=6, dtype="bfloat16")
+        steps = (costs(spec, load._replace(prompt=prompt + k, output=1)) for k in range(6))
+        total = sum(ideal_times(step, 1e15, 1e12).first_step_s for step in steps)
+        assert ideal_times(costs(spec, load), 1e15, 1e12).decode_s == pytest.approx(total, rel=1e-12)

@@ -56,14 +56,29 @@ def test_work_scales_by_the_factor_of_its_kind_and_roof():
     three_times = predict(found, [op("prefill", MLP, 6_000_000, 1000)], "prefill")
     assert three_times.kernels_ns == 2 * 6000
     tiny = predict(found, [op("prefill", MLP, 10, 1)], "prefill")
-    assert tiny.kernels_ns >= 4000, "start-up does not shrink with the work"
+    assert 1000 <= tiny.kernels_ns < 4000, "start-up does not shrink with the work, but is not a large kernel's time"
+    assert (three_times.outside_share, tiny.outside_share) == (1, 1)
+    half = predict(found, [op("prefill", MLP, 1_000_000, 1000)], "prefill")
+    assert (half.kernels_ns, half.outside_share) == (2000, 0)
+
+
+def test_a_larger_batch_takes_the_other_phases_factor_for_its_products():
+    """Products of a decode step become compute-bound: the prefill's of that kind are nearer than a mean of all."""
+    cache = row("decode", "model.layers.0.self_attn", "cache", 50_000, 0, 10_000, kernel="aten::cat")
+    found = run(*OWN, cache, decode=100_000)
+    many = predict(found, [op("decode", MLP, 20_000_000, 100_000)], "decode")
+    assert many.kernels_ns == 2 * 20_000
+    assert many.unknown_share == 1
+    # With no such kind anywhere: the kernels of the phase under that roof.
+    norm = predict(found, [op("prefill", "model.norm", 0, 100_000)], "prefill")
+    assert norm.kernels_ns == pytest.approx(1000 / 500 * 1000)
 
 
 def test_a_kind_that_the_run_did_not_have_takes_the_phases_factor_and_is_said():
     found = run(*OWN)
     norm = predict(found, [op("prefill", "model.norm", 1, 10_000_000)], "prefill")
     assert norm.unknown_share == 1
-    assert norm.kernels_ns == pytest.approx(found.phases["prefill"].factor * norm.ideal_ns)
+    assert norm.kernels_ns == pytest.approx(found.roofs["prefill", "memory"].factor * norm.ideal_ns)
 
 
 def test_unlike_roles_of_one_kind_and_unsteady_repeats_are_the_error():

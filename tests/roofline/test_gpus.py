@@ -9,6 +9,7 @@ import pytest
 from kernelroof.models.errors import ReportError, UnknownGpuError, UsageError
 from kernelroof.roofline import gpus
 from kernelroof.roofline.gpus import Gpu, ceilings_for, find_gpu, list_gpus, peak_for
+from kernelroof.roofline.links import host_link, peer_link
 
 TABLE = list_gpus()
 
@@ -251,3 +252,19 @@ def test_lookup_imports_nothing_heavy() -> None:
     assert "kernelroof.roofline.gpus" in loaded
     heavy = {"torch", "transformers", "numpy", "pandas", "matplotlib", "rich"}
     assert not loaded & (heavy | {"dataclasses", "difflib", "importlib.resources"})
+
+
+@pytest.mark.parametrize(
+    ("key", "host", "peer"),
+    [
+        ("a100-80gb", 31.5e9, 300e9),
+        ("h100-sxm", 63e9, 450e9),
+        ("gh200-96gb", 450e9, 450e9),
+        ("rtx-3090", 31.5e9, 56.25e9),
+        ("rtx-4060-ti-16gb", 15.75e9, 15.75e9),
+        ("t4", 15.75e9, 15.75e9),
+    ],
+)
+def test_links_of_one_direction(key, host, peer):
+    gpu = find_gpu(key)
+    assert (host_link(gpu.key, gpu.cc).byte_s, peer_link(gpu.key, gpu.cc).byte_s) == (host, peer)
