@@ -107,14 +107,27 @@ def test_values_are_shown_short():
     assert len(shortened([10**9] * 1000)) == 60
 
 
-def test_no_expected_time_below_the_ideal():
+def test_what_was_not_measured_is_expected_no_faster_than_its_ideal():
     """Eager attention computes all pairs of a long prompt; the measured kernels skip half of them."""
     spec = read_spec({**load_config("llama-3-8b"), "max_position_embeddings": 200_000})
     load = make_workload(spec, prompt=150_000, output=1, attn="eager")
     record = estimate_record(spec, load, flop_s=989e12, byte_s=3.35e12, gpu_key="h100-sxm")
+    assert record["prefill"]["expected_ms"] >= record["prefill"]["ideal_ms"]
+    assert "eager attention was not measured" in record["expected"]["not_measured"]
+    assert record["decode"]["expected_ms"] >= record["decode"]["ideal_ms"]
+
+
+def test_an_expected_time_below_the_ideal_is_withheld(monkeypatch):
+    from kernelroof.models import expected
+
+    def too_fast(*args, **options):
+        return expected.PhaseTime(1e-9, 1e-9, 1e-9, 1e-9, 1.0, False, (), {})
+
+    monkeypatch.setattr(expected, "expected_phase", too_fast)
+    spec = read_spec(load_config("llama-3-8b"))
+    record = estimate_record(spec, make_workload(spec), flop_s=989e12, byte_s=3.35e12, gpu_key="h100-sxm")
     assert record["prefill"]["expected_ms"] is None
     assert "skip" in record["expected"]["withheld"][0]
-    assert record["decode"]["expected_ms"] >= record["decode"]["ideal_ms"]
 
 
 def test_matrices_that_are_listed_one_by_one_are_bounded():

@@ -1,7 +1,7 @@
 """The driver in a process of its own, and what a counting run asks for."""
 
-import re
 import json
+import re
 from pathlib import Path
 
 import pytest
