@@ -73,7 +73,7 @@ def calibrated_record(folder: str, config: Mapping[str, Any], workload: Workload
         phase: predict(learned, [op for op in traced.ops if op.phase == phase], phase)
         for phase in ("prefill", "decode")
     }
-    differs = [f for f in ("attn", "cache") if identity.get(f) != getattr(workload, f)]
+    differs = [f for f in ("attn", "cache", "batch") if identity.get(f) != getattr(workload, f)]
     return {
         "run": folder,
         "model": learned.model,

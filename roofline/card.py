@@ -259,7 +259,10 @@ def _calibrated(found: dict[str, Any]) -> list[str]:
                 "the run's: the error does not cover that"
             )
     if found["differs"]:
-        lines.append(f"  the run was made with {', '.join(found['differs'])}")
+        words = f"the run was made with {', '.join(found['differs'])}"
+        if any(d.startswith("batch") for d in found["differs"]):
+            words += ": products of another number of rows may run other kernels, which the error does not cover"
+        lines += textwrap.wrap(words, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     return lines
 
 
