@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,25 +87,26 @@ def identity_frame(cells: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
-def launch_columns(values: pd.DataFrame) -> dict[str, Any]:
+_TOLD: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "grid": (tuple(f"launch__grid_dim_{axis}" for axis in "xyz"), ",", ""),
+    "block": (tuple(f"launch__block_dim_{axis}" for axis in "xyz"), ",", ""),
+    "device": (("launch__device_id",), "", "cuda:"),
+    "cc": (tuple(f"device__attribute_compute_capability_{part}" for part in ("major", "minor")), ".", ""),
+}
+"""Identity column to the metrics that tell it, what stands between their numbers, and before them."""
+
+
+def launch_columns(values: pd.DataFrame, names: Iterable[str] = _TOLD) -> dict[str, Any]:
     """Grid, block, device and compute capability as the launch's own metrics tell them; null where they do not."""
     out: dict[str, Any] = {}
-    for name in ("grid", "block"):
-        sides = [whole_numbers(values, f"launch__{name}_dim_{axis}") for axis in "xyz"]
-        out[name] = _joined(sides, ",")
-    out["device"] = _joined([whole_numbers(values, "launch__device_id")], "", "cuda:")
-    parts = [whole_numbers(values, f"device__attribute_compute_capability_{p}") for p in ("major", "minor")]
-    out["cc"] = _joined(parts, ".")
+    for name in names:
+        metrics, mark, start = _TOLD[name]
+        first, *rest = (pd.Series(whole_numbers(values, metric)).astype("string") for metric in metrics)
+        text = start + first
+        for part in rest:
+            text = text + mark + part
+        out[name] = text.array
     return out
-
-
-def _joined(parts: Sequence[Any], mark: str, start: str = "") -> Any:
-    """Whole numbers of each row as one text; null where one of them is."""
-    rows = zip(*parts, strict=True)
-    return pd.array(
-        [None if any(pd.isna(part) for part in row) else start + mark.join(map(str, row)) for row in rows],
-        dtype="string",
-    )
 
 
 def whole_numbers(values: pd.DataFrame, name: str) -> Any:
@@ -117,7 +118,7 @@ def whole_numbers(values: pd.DataFrame, name: str) -> Any:
 
 def with_launch(identity: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     """The identity with what its own columns lack taken from the launch's metrics (pages before 2023)."""
-    known = launch_columns(values)
+    known = launch_columns(values, [name for name in _TOLD if identity[name].isna().any()])
     filled = {name: identity[name].fillna(pd.Series(cells, identity.index)) for name, cells in known.items()}
     out: pd.DataFrame = identity.assign(**filled)
     return out
