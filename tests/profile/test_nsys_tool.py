@@ -140,10 +140,16 @@ def test_a_program_that_is_killed_leaves_its_recording(nsys_tool, tmp_path):
 
 
 def test_a_recording_that_is_stopped_keeps_what_it_has(nsys_tool, tmp_path):
-    with pytest.raises(ToolTimeout):
-        record(nsys_tool, pushing(0.2, *(f"r{k}" for k in range(1000))), tmp_path, timeout=15)
-    sqlite = nsys.export_sqlite(nsys_tool, tmp_path / "timeline.nsys-rep", tmp_path / "t.sqlite")
-    names = list(read_nsys(sqlite, need_kernels=False).ranges["name"])
+    # What a tool has written when it is stopped is its own affair: a slow machine gets longer.
+    for patience in (8, 20, 45):
+        folder = tmp_path / str(patience)
+        folder.mkdir()
+        with pytest.raises(ToolTimeout):
+            record(nsys_tool, pushing(0.2, *(f"r{k}" for k in range(1000))), folder, timeout=patience)
+        sqlite = nsys.export_sqlite(nsys_tool, folder / "timeline.nsys-rep", folder / "t.sqlite")
+        names = list(read_nsys(sqlite, need_kernels=False).ranges["name"])
+        if names:
+            break
     assert names
     assert names == [f"r{k}" for k in range(len(names))]
 
