@@ -23,8 +23,6 @@ from kernelroof.models.parallel import split
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload, precision_of
 
-GOALS = ("latency", "throughput", "ttft", "memory")
-
 
 class Device(NamedTuple):
     """Peaks of one GPU (FLOP/s, B/s, bytes) and of its links, one direction (B/s)."""

@@ -31,9 +31,6 @@ TIERS = (
 )
 """Typical figures; every command that uses them takes the user's own."""
 
-LINK_BYTE_S = 32e9
-"""PCIe 4.0 x16, one direction: 16 GT/s, 16 lanes, 128b/130b coding: 31.5 GB/s."""
-
 
 def stream_byte_s(tier: Tier, link_byte_s: float) -> float:
     """What a stream from the tier gets: B/s."""

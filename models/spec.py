@@ -88,11 +88,6 @@ _WRAPPED = ("text_config", "llm_config", "language_config")
 _POSITIONS = ("max_position_embeddings", "model_max_length", "context_length", "seq_length", "max_seq_len", "n_ctx")
 
 
-def known_families() -> tuple[str, ...]:
-    """Model types that the closed form knows."""
-    return tuple(sorted(FAMILIES))
-
-
 _DEEPEST = 8
 """Wrappers within wrappers that are followed; real ones have two."""
 
