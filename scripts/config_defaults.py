@@ -16,7 +16,7 @@ from kernelroof.models.families import FAMILIES
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 MODELS = Path(__file__).parents[1] / "models"
-READERS = ("*_kinds.py", "layer_types.py", "families.py", "spec.py", "towers.py", "unknown.py", "mlp_kinds.py")
+READERS = ("*_kinds.py", "layer_types.py", "famil*.py", "spec.py", "towers.py", "unknown.py", "mlp_kinds.py")
 REQUIRED = frozenset(
     {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size"}
     | {"max_position_embeddings", "is_decoder", "model_type", "dtype"}
