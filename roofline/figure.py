@@ -20,21 +20,6 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 DPI = 150
 Point = tuple[float, float]
-# Okabe and Ito's palette for the kinds that usually take the time, which stay apart under the common
-# kinds of colour blindness; muted tones of other lightness for the rest.
-COLOURS = {
-    "mlp": "#0072B2",
-    "projection": "#E69F00",
-    "attention": "#D55E00",
-    "head": "#009E73",
-    "norm": "#CC79A7",
-    "cache": "#56B4E9",
-    "embedding": "#F0E442",
-    "rotary": "#882255",
-    "residual": "#999933",
-    "sampling": "#332288",
-    "other": "#8A8A8A",
-}
 _REACH = 1e4
 INK, FAINT = "#222222", "#777777"
 
@@ -44,11 +29,6 @@ class Roofs(NamedTuple):
 
     texts: list[Box]
     lines: list[Box]
-
-
-def colour(kind: str) -> str:
-    """The colour of a kind of module; unknown kinds are grey."""
-    return COLOURS.get(kind, COLOURS["other"])
 
 
 def new_figure(width_in: float, height_in: float) -> tuple[Figure, FigureCanvasAgg]:

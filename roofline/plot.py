@@ -13,7 +13,6 @@ from kernelroof.roofline.figure import (
     DPI,
     FAINT,
     INK,
-    colour,
     draw_roofs,
     log_axes,
     new_figure,
@@ -21,6 +20,7 @@ from kernelroof.roofline.figure import (
     save_png,
 )
 from kernelroof.roofline.labels import Box, Mark
+from kernelroof.roofline.palette import kind_colour
 from kernelroof.roofline.place import aggregate
 from kernelroof.roofline.plot_margin import AREA_PT2, WHY_NOT_PLOTTED, legend, list_beneath
 from kernelroof.roofline.plot_parts import name_points
@@ -96,7 +96,7 @@ def phase_roofline(
     marks = [_mark(axes, *point, area) for point, area in zip(shown, areas, strict=True)]
     marks += [_mark(axes, x, y, 120) for _, x, y in hollow]
     shapes = [edge_shape(point, at) for point, at in zip(points, shown, strict=True)]
-    tints = [colour(str(kind)) for kind in plotted["kind"]]
+    tints = [kind_colour(str(kind)) for kind in plotted["kind"]]
     for shape in sorted(set(shapes)):
         # In the order of the table, by time, so that small circles lie on top of large ones.
         of = [i for i, s in enumerate(shapes) if s == shape]
@@ -155,7 +155,7 @@ def edge_shape(point: tuple[float, float], at: tuple[float, float]) -> str:
 def draw_estimate(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
     """Hollow diamonds for kinds of modules, a hollow star for the phase."""
     for kind, x, y in points:
-        shape, size, edge = ("D", 62, colour(kind)) if kind else ("*", 300, INK)
+        shape, size, edge = ("D", 62, kind_colour(kind)) if kind else ("*", 300, INK)
         axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor="white", linewidth=3.4, zorder=4)
         axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor=edge, linewidth=1.6, zorder=5)
 

@@ -22,9 +22,10 @@ from kernelroof.roofline.figure import (
     save_png,
 )
 from kernelroof.roofline.labels import Mark
+from kernelroof.roofline.palette import BOUNDS
 from kernelroof.roofline.plot import edge_shape, on_axes
 from kernelroof.roofline.plot_margin import AREA_PT2, WHY_NOT_PLOTTED, list_beneath, side_legend
-from kernelroof.roofline.plot_parts import BOUND_COLOURS, LABELS, bound_handles, name_points, size_handles
+from kernelroof.roofline.plot_parts import LABELS, bound_handles, name_points, size_handles
 from kernelroof.roofline.report_ceilings import ReportCeilings
 from kernelroof.roofline.units import plain_type, quantity
 from matplotlib.axes import Axes
@@ -98,7 +99,7 @@ def counted_roofline(
     areas = [min(max(_LEAST_AREA, AREA_PT2 * share / 100), _MOST_AREA) for share in plotted["share_pct"]]
     marks = [_mark(axes, x, y, area) for (x, y), area in zip(shown, areas, strict=True)]
     others = [_mark(axes, x, y, 40) for _, x, y, _ in inner] + [_mark(axes, x, y, 200) for _, x, y in stars]
-    tints = [BOUND_COLOURS.get(str(b), BOUND_COLOURS["unknown"]) for b in plotted["bound"]]
+    tints = [BOUNDS.get(str(b), BOUNDS["unknown"]) for b in plotted["bound"]]
     _draw_inner(axes, plotted, inner)
     dot: dict[str, Any] = {"alpha": 0.8, "edgecolor": "white", "linewidth": 0.8, "zorder": 3, "clip_on": False}
     for at, shape, area, tint in zip(shown, shapes, areas, tints, strict=True):

@@ -16,7 +16,6 @@ from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.figure import (
     FAINT,
     INK,
-    colour,
     draw_roofs,
     log_axes,
     new_figure,
@@ -24,6 +23,7 @@ from kernelroof.roofline.figure import (
     save_png,
 )
 from kernelroof.roofline.labels import Mark
+from kernelroof.roofline.palette import kind_colour
 from kernelroof.roofline.place import aggregate
 from kernelroof.roofline.units import fixed, quantity, seconds
 from matplotlib.axes import Axes
@@ -82,23 +82,23 @@ def kernel_roofline(
         canvas.draw()
         pixels = axes.transData.transform([*xy, *((x, y) for _, x, y in ideal)])
         draw_roofs(axes, ceilings, [Mark(float(x), float(y), 10.0) for x, y in pixels[-40:]])
-        marks = _draw(axes, xy, ideal, colour(kind))
+        marks = _draw(axes, xy, ideal, kind_colour(kind))
     elif on_bandwidth.any():
         shows, shown = "bandwidth", launches[on_bandwidth.to_numpy()]
         sizes = moved[on_bandwidth]
         xy = list(zip(sizes, shown["attained_byte_s"].astype(float), strict=True))
         ideal = [("own", own[1], ceilings.byte_s)] if own and own[1] > 0 else []
         _bandwidth_axes(axes, [*xy, *((x, y) for _, x, y in ideal)], ceilings)
-        marks = _draw(axes, xy, ideal, colour(kind))
+        marks = _draw(axes, xy, ideal, kind_colour(kind))
     else:
         shows, shown = "duration", launches
-        axes.scatter(range(len(launches)), _column(launches["time_ns"]) / 1e3, s=22, color=colour(kind), alpha=0.7)
+        axes.scatter(range(len(launches)), _column(launches["time_ns"]) / 1e3, s=22, color=kind_colour(kind), alpha=0.7)
         axes.set_xlabel("launch", fontsize=10, color=INK)
         axes.set_ylabel("duration (µs)", fontsize=10, color=INK)
         axes.set_ylim(bottom=0)
         axes.set_axisbelow(True)
         axes.grid(True, color="#E4E4E4", linewidth=0.7)
-        marks = [_handle("o", colour(kind), "one launch", filled=True)]
+        marks = [_handle("o", kind_colour(kind), "one launch", filled=True)]
     figure.legend(
         handles=marks,
         loc="upper left",

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from kernelroof.roofline.figure import FAINT, INK, colour
+from kernelroof.roofline.figure import FAINT, INK
+from kernelroof.roofline.palette import kind_colour
 from kernelroof.roofline.units import fixed, quantity, seconds
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -29,7 +30,7 @@ def legend(figure: Figure, table: pd.DataFrame, hollow: Sequence[tuple[str, floa
     ring: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "none"}
     kinds = table.groupby("kind")["share_pct"].sum().sort_values(ascending=False)
     first = [
-        Line2D([], [], color=colour(str(kind)), markersize=9, label=f"{kind}  {fixed(share, 2)} %", **dot)
+        Line2D([], [], color=kind_colour(str(kind)), markersize=9, label=f"{kind}  {fixed(share, 2)} %", **dot)
         for kind, share in kinds.items()
     ]
     sizes = [

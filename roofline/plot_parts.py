@@ -9,20 +9,13 @@ import pandas as pd
 from kernelroof.parsers.kernel_names import cut
 from kernelroof.roofline.figure import FAINT, INK, Roofs, extent
 from kernelroof.roofline.labels import Box, Mark, place_labels
+from kernelroof.roofline.palette import BOUNDS
 from kernelroof.roofline.plot_margin import AREA_PT2
 from kernelroof.roofline.units import fixed
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-# Okabe and Ito's palette, which stays apart under the common kinds of colour blindness.
-BOUND_COLOURS = {
-    "memory": "#0072B2",
-    "compute": "#009E73",
-    "latency": "#E69F00",
-    "inefficient": "#D55E00",
-    "unknown": "#8A8A8A",
-}
 LABELS = 8
 """Kernels that are named."""
 
@@ -80,7 +73,7 @@ def bound_handles(table: pd.DataFrame) -> list[Line2D]:
             marker="o",
             markersize=9,
             markeredgecolor="white",
-            color=BOUND_COLOURS.get(str(bound), BOUND_COLOURS["unknown"]),
+            color=BOUNDS.get(str(bound), BOUNDS["unknown"]),
             label=f"{bound}  {fixed(share, 2)} %",
         )
         for bound, share in shares.items()

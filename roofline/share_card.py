@@ -12,9 +12,10 @@ import pandas as pd
 from kernelroof.parsers.kernel_names import cut
 from kernelroof.roofline.figure import DPI, FAINT, INK, Roofs, extent, new_figure, save_png
 from kernelroof.roofline.labels import Mark
+from kernelroof.roofline.palette import BOUNDS
 from kernelroof.roofline.place import HEALTHY_PCT, numbers
 from kernelroof.roofline.plot_margin import AREA_PT2, side_legend
-from kernelroof.roofline.plot_parts import BOUND_COLOURS, bound_handles, name_points, size_handles
+from kernelroof.roofline.plot_parts import bound_handles, name_points, size_handles
 from kernelroof.roofline.units import seconds
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -61,7 +62,7 @@ def share_card(
     for i in np.flatnonzero(known):
         row = kernels.iloc[i]
         area = min(max(30.0, AREA_PT2 * float(row["share_pct"]) / 100), 700.0)
-        tint = BOUND_COLOURS.get(str(row["bound"]), BOUND_COLOURS["unknown"])
+        tint = BOUNDS.get(str(row["bound"]), BOUNDS["unknown"])
         face = "white" if at_least[i] else tint
         edge = tint if at_least[i] else "white"
         axes.scatter(

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from kernelroof.models.errors import OutputError
 from kernelroof.models.kinds import KINDS
 from kernelroof.roofline.ceilings import Ceilings
-from kernelroof.roofline.figure import COLOURS
 from kernelroof.roofline.labels import Mark, covers, place_labels
+from kernelroof.roofline.palette import KINDS as COLOURS
 from kernelroof.roofline.place import place
 from kernelroof.roofline.plot import estimated_points, phase_roofline
 from kernelroof.roofline.plot_kernel import kernel_roofline

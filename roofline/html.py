@@ -1,0 +1,48 @@
+"""One HTML file from a template: style, script, chart library and data are all inside, so it opens offline.
+
+The page forbids itself any network by its own Content-Security-Policy. Data is one JSON object in a script
+element that no browser runs; scripts read it from there. jinja2 is imported when something is rendered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+WEB = Path(__file__).parent / "web"
+"""Templates, styles, scripts and the chart library (Apache ECharts, licence beside it)."""
+
+
+def page(name: str, data: Mapping[str, Any], **texts: Any) -> str:
+    """The page `web/NAME.html.j2` with `NAME.js`, the shared style and charts, and `data` for its script.
+
+    Args:
+        name: "report" or "diff".
+        data: what the script draws: strings, finite numbers, None, lists and objects of these.
+        texts: what the template itself writes; escaped.
+
+    Raises:
+        ValueError: the data holds NaN or infinity: those are missing figures and must be None.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    assets = {
+        "style": "".join(
+            (WEB / f).read_text(encoding="utf-8") for f in ("page.css", f"{name}.css") if (WEB / f).exists()
+        ),
+        "library": (WEB / "echarts.min.js").read_text(encoding="utf-8"),
+        "script": "\n".join((WEB / f).read_text(encoding="utf-8") for f in ("charts.js", f"{name}.js")),
+        "data": script_json(data),
+    }
+    return environment.get_template(f"{name}.html.j2").render(assets=assets, **texts)
+
+
+def script_json(data: Any) -> str:
+    """JSON that may stand in a script element: no text in it can end the element or open a comment."""
+    text = json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
