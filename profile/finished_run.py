@@ -1,0 +1,190 @@
+"""A finished run folder of `kernelroof profile`, read back: every table, without torch.
+
+What looks at a run after it ended (report, diff, explain, pictures, trace) reads it here, so all see the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kernelroof.models.errors import OutputError, UsageError
+from kernelroof.profile.runfolder import RUN, read_json
+from kernelroof.roofline.ceilings import Ceilings, from_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from kernelroof.roofline.summary import PhaseSummary
+
+_ANOTHER = "Give the folder of a finished run of `kernelroof profile`."
+
+
+class PhaseTables(NamedTuple):
+    """What is shown of one phase: its sums, its modules, its kernel roles; most recoverable first."""
+
+    summary: PhaseSummary
+    modules: pd.DataFrame
+    kernels: pd.DataFrame
+
+
+class FinishedRun:
+    """The tables of a run folder, each read when first asked for.
+
+    Raises:
+        UsageError: the folder holds no run, or one that did not end (unless `unfinished` is allowed).
+        OutputError: a file is missing, damaged or cut.
+    """
+
+    def __init__(self, path: str | Path, *, unfinished: bool = False) -> None:
+        self.path = Path(path)
+        if not (self.path / RUN).is_file():
+            raise UsageError(f"{path} holds no run", "Give a folder that `kernelroof profile` wrote.")
+        self.record = self._json(RUN)
+        if not isinstance(self.record.get("identity"), dict):
+            raise OutputError(f"{self.path / RUN} has no identity", _ANOTHER)
+        if not unfinished and self.record.get("status") != "complete":
+            raise UsageError(f"{path} holds no finished run", "Finish it: give the same command and the same --out.")
+        if "driver" not in self.identity:
+            raise UsageError(f"{path} is no run of `kernelroof profile MODEL`", _ANOTHER)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What was run: model, workload, device, versions."""
+        found: dict[str, Any] = self.record["identity"]
+        return found
+
+    @property
+    def sources(self) -> dict[str, Any]:
+        """Where times and counters come from, as it turned out."""
+        found: dict[str, Any] = self.record.get("sources") or self.identity.get("sources") or {}
+        return found
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions, CPU, GPU, variables, the command line."""
+        found: dict[str, Any] = self.record.get("environment") or {}
+        return found
+
+    @property
+    def scaled(self) -> bool:
+        """Whether kernels' times were brought to the bare run's clock one by one: on a CPU."""
+        return bool(self.identity.get("device") == "cpu")
+
+    @cached_property
+    def walls(self) -> dict[str, dict[str, Any]]:
+        """wall.json: by phase, where the bare wall time went."""
+        return self._json("wall.json")
+
+    @cached_property
+    def estimate(self) -> dict[str, Any]:
+        """estimate.json."""
+        return self._json("estimate.json")
+
+    @cached_property
+    def ceilings(self) -> Ceilings:
+        """ceilings.json: the roofs that `kernels` was placed under."""
+        return from_json(self._text("ceilings.json"))[0]
+
+    @cached_property
+    def kernels(self) -> pd.DataFrame:
+        """kernels.csv, one row a launch."""
+        from kernelroof.parsers.schema import KERNELS
+
+        return self._csv("kernels.csv", {c.name: c.dtype for c in KERNELS})
+
+    @cached_property
+    def launches(self) -> pd.DataFrame:
+        """launches.csv, the recording as a table."""
+        from kernelroof.parsers.schema import LAUNCHES
+
+        return self._csv("launches.csv", {c.name: c.dtype for c in LAUNCHES})
+
+    @cached_property
+    def ops(self) -> pd.DataFrame:
+        """ops.csv, the traced estimate."""
+        return self._csv("ops.csv", {})
+
+    @cached_property
+    def waterfall(self) -> pd.DataFrame:
+        """waterfall.csv."""
+        return self._csv("waterfall.csv", {})
+
+    @cached_property
+    def unmatched(self) -> pd.DataFrame:
+        """unmatched.csv: traced ops that no kernel stands for."""
+        return self._csv("unmatched.csv", {})
+
+    @cached_property
+    def counters(self) -> dict[str, Any] | None:
+        """counters.json; None where ncu was not asked for."""
+        return self._json("counters.json") if (self.path / "counters.json").exists() else None
+
+    @cached_property
+    def counted(self) -> pd.DataFrame | None:
+        """counted.csv (ANALYZED): launches judged on both clocks; None where nothing was counted."""
+        from kernelroof.parsers.schema import ANALYZED
+
+        if not (self.path / "counted.csv").exists():
+            return None
+        return self._csv("counted.csv", {c.name: c.dtype for c in ANALYZED})
+
+    def steps(self, phase: str) -> int:
+        """Forwards in a phase."""
+        return int(self.identity["output"]) if phase == "decode" else 1
+
+    def model_cost(self, phase: str) -> tuple[int, int]:
+        """FLOPs and unavoidable bytes of a whole phase, in closed form."""
+        record = self.estimate[phase]
+        if phase == "decode":
+            return record["total_flops"], record["total_bytes"]
+        return record["flops"], record["bytes"]
+
+    def phase(self, phase: str) -> PhaseTables:
+        """The tables of one phase, as every view of the run shows them."""
+        from kernelroof.roofline.summary import kernel_table, module_table, phase_summary
+
+        wall = self.walls[phase]
+        shared: Mapping[str, Any] = {"wall_ns": wall["bare_ns"], "ceilings": self.ceilings}
+        summary = phase_summary(
+            self.kernels,
+            phase,
+            steps=self.steps(phase),
+            ops=self.ops,
+            model=self.model_cost(phase),
+            overlap_ns=wall["overlap_ns"],
+            **shared,
+        )
+        modules = module_table(self.kernels, phase, ops=self.ops, **shared)
+        # nsys does not know the op of every kernel, so only modules can be compared with the estimate.
+        known = self.ops if self.sources.get("timeline") == "torch" else None
+        return PhaseTables(summary, modules, kernel_table(self.kernels, phase, ops=known, **shared))
+
+    def _text(self, name: str) -> str:
+        try:
+            return (self.path / name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise OutputError(f"{self.path / name} can't be read ({error})", _ANOTHER) from error
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            return read_json(self.path / name)
+        except OutputError as error:
+            raise OutputError(error.what, _ANOTHER) from error
+
+    def _csv(self, name: str, dtypes: Mapping[str, str]) -> pd.DataFrame:
+        import pandas as pd
+
+        path = self.path / name
+        wanted = {k: "string" if v == "str" else v for k, v in dtypes.items()}
+        try:
+            if not path.read_bytes().endswith(b"\n"):
+                raise OutputError(f"{path} is cut short", _ANOTHER)
+            table: pd.DataFrame = pd.read_csv(path, dtype=wanted or None)
+        except (OSError, ValueError, TypeError) as error:  # pandas' own errors are ValueErrors
+            raise OutputError(f"{path} can't be read ({' '.join(str(error).split())})", _ANOTHER) from error
+        lacking = [c for c in wanted if c not in table.columns]
+        if lacking:
+            raise OutputError(f"{path} has no column {', '.join(lacking[:4])}", _ANOTHER)
+        return table
