@@ -1,0 +1,26 @@
+"""What each file of a run folder holds, in words: for the report and the terminal."""
+
+from __future__ import annotations
+
+MEANINGS = {
+    "run.json": "what was run, versions, machine, settings",
+    "estimate.json": "the model-level estimate in closed form",
+    "ops.csv": "the traced estimate: FLOPs and bytes of every op under its module, summed over the phase",
+    "modules.csv": "compulsory bytes of every module",
+    "bare.json": "bare wall times, without profiler and ranges",
+    "wall.json": "how recorded times were brought to the bare ones, the gaps, and what makes figures doubtful",
+    "ceilings.json": "the roofs, with every round of their measurement",
+    "kernels.csv": "every launch: module, time, FLOPs, bytes, intensity, bound, share of roof, sources, reasons",
+    "waterfall.csv": "from the model's ideal to the wall time for each phase, layer and module",
+    "unmatched.csv": "traced ops that were not found in the recording",
+    "launches.csv": "the recording as a table",
+    "trace.json.gz": "what torch.profiler recorded; opens in Perfetto",
+    "timeline.nsys-rep": "the recording; opens in Nsight Systems",
+    "timeline.sqlite": "its export",
+    "counters.json": "what was counted of how much, and what was left out",
+    "counted.csv": "each counted launch on both clocks, with a verdict",
+    "counters-*.ncu-rep": "each counting run; opens in Nsight Compute",
+    "roofline_*.png": "the rooflines of the phases",
+    "kernels/*.png": "the rooflines of the kernels with most time",
+}
+"""File name or pattern -> what it holds."""
