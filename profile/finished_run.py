@@ -112,6 +112,16 @@ class FinishedRun:
         return self._csv("waterfall.csv", {})
 
     @cached_property
+    def spread(self) -> pd.DataFrame:
+        """spread.csv: medians and spreads of the time in one step, by phase, module role and kernel role."""
+        return self._csv("spread.csv", {"phase": "str", "scope": "str", "role": "str", "kind": "str", "op": "str"})
+
+    @cached_property
+    def repeats(self) -> pd.DataFrame:
+        """repeats.csv: the time of each kernel role in each step of each recording."""
+        return self._csv("repeats.csv", {"phase": "str", "role": "str", "kind": "str", "op": "str", "kernel": "str"})
+
+    @cached_property
     def unmatched(self) -> pd.DataFrame:
         """unmatched.csv: traced ops that no kernel stands for."""
         return self._csv("unmatched.csv", {})
@@ -143,6 +153,7 @@ class FinishedRun:
 
     def phase(self, phase: str) -> PhaseTables:
         """The tables of one phase, as every view of the run shows them."""
+        from kernelroof.roofline.spread import with_spread
         from kernelroof.roofline.summary import kernel_table, module_table, phase_summary
 
         wall = self.walls[phase]
@@ -156,10 +167,11 @@ class FinishedRun:
             overlap_ns=wall["overlap_ns"],
             **shared,
         )
-        modules = module_table(self.kernels, phase, ops=self.ops, **shared)
+        modules = with_spread(module_table(self.kernels, phase, ops=self.ops, **shared), self.spread, phase, ["role"])
         # nsys does not know the op of every kernel, so only modules can be compared with the estimate.
         known = self.ops if self.sources.get("timeline") == "torch" else None
-        return PhaseTables(summary, modules, kernel_table(self.kernels, phase, ops=known, **shared))
+        kernels = with_spread(kernel_table(self.kernels, phase, ops=known, **shared), self.spread, phase)
+        return PhaseTables(summary, modules, kernels)
 
     def _text(self, name: str) -> str:
         try:

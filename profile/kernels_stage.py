@@ -7,11 +7,13 @@ times, the trace their FLOPs and bytes, and where ncu counted, its figures take 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from kernelroof.parsers.schema import KERNELS, LAUNCHES, conform
+from kernelroof.profile.repeats import write_spread
 from kernelroof.profile.runfolder import read_json, write_json, write_text
 from kernelroof.roofline.ceilings import Ceilings, from_json, highest, to_json
 from kernelroof.roofline.place import above_compute, place
@@ -41,11 +43,12 @@ class Timeline(NamedTuple):
 
 
 def make_kernels(run: Pipeline) -> None:
-    """Write launches.csv, kernels.csv, unmatched.csv, wall.json and ceilings.json; where launches were
-    counted also counted.csv."""
+    """Write launches.csv, kernels.csv, unmatched.csv, repeats.csv, spread.csv, wall.json and ceilings.json; where
+    launches were counted also counted.csv."""
     timeline = read_timeline(run)
     run.write_csv("launches.csv", timeline.launches)
     run.write_csv("unmatched.csv", unmatched_table(timeline.unmatched))
+    write_spread(run, timeline.rows)
     counted = read_counted(run)
     rows = with_counted(timeline.rows, counted)
     rounds = [from_json(run.folder.file("roofs.json").read_text(encoding="utf-8"))]
@@ -104,11 +107,20 @@ def read_timeline(run: Pipeline) -> Timeline:
         walls = walls_of_nsys(matched.rows, nsys, run.bare)
         rows = matched.rows.assign(time_ns=matched.rows["recorded_ns"])
         return Timeline(nsys.launches, rows, matched.unmatched_traced, walls)
+    return rows_of_trace(run, run.folder.file(TRACE))
+
+
+def rows_of_trace(run: Pipeline, trace: Path) -> Timeline:
+    """A recording of torch.profiler joined with the trace and the bare run.
+
+    Raises:
+        ReportError: as `read_timeline`.
+    """
     from kernelroof.parsers.kineto import launches, read_kineto
     from kernelroof.roofline.match import match
     from kernelroof.roofline.wall import reconcile
 
-    kineto = read_kineto(run.folder.file(TRACE))
+    kineto = read_kineto(trace)
     matched = match(kineto, run.trace.ops)
     rows, walls = reconcile(matched.rows, kineto, run.bare, read_json(run.folder.file("costs.json")))
     return Timeline(launches(kineto), rows, matched.unmatched_traced, walls)

@@ -22,6 +22,7 @@ from kernelroof.profile.backends import Gpu, Sources
 from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.driver_spec import DriverSpec
 from kernelroof.profile.interrupts import interrupts
+from kernelroof.profile.repeats import SPREAD, STEPS, TRACES
 from kernelroof.profile.runfolder import RUN, RunFolder, fingerprint, read_json, whole_file, write_json, write_text
 from kernelroof.roofline.ceilings import Ceilings, from_json, to_json
 
@@ -36,9 +37,19 @@ BARE_AGAIN = "bare_again.json"
 WATERFALL = "waterfall.csv"
 MEASURED = ("bare", "timeline", "counters")
 FILES = (
-    *("roofs.json", "bare.json", "bare.log", BARE_AGAIN, "costs.json", "trace.json.gz", "spec.json", "timeline.*"),
+    *(
+        "roofs.json",
+        "bare.json",
+        "bare.log",
+        BARE_AGAIN,
+        "costs.json",
+        "trace.json.gz",
+        TRACES,
+        "spec.json",
+        "timeline.*",
+    ),
     *("launches.csv", "kernels.csv", "unmatched.csv", "wall.json", "ceilings.json", "ops.csv", "modules.csv"),
-    WATERFALL,
+    *(WATERFALL, STEPS, SPREAD),
     *("estimate.json", "estimate_other.json", "pictures.json", "roofline_prefill.png", "roofline_decode.png"),
     *("kernels/prefill_*.png", "kernels/decode_*.png", "counters.json", "counted.csv", "counted_launches.csv"),
     *("count-plan-*.json", "counters-*"),
@@ -136,7 +147,7 @@ class Pipeline:
             after = {"timeline": measured["timeline"]}
             self._stage("counters", after, ["counters.json"], self._counters, "counting bytes and FLOPs under ncu")
             measured["counters"] = self.folder.key_of("counters")
-        tables = ["launches.csv", "kernels.csv", "unmatched.csv", "wall.json", "ceilings.json"]
+        tables = ["launches.csv", "kernels.csv", "unmatched.csv", STEPS, SPREAD, "wall.json", "ceilings.json"]
         self._stage("kernels", measured, tables, self._kernels, "tracing the ops, placing every kernel")
         measured["ceilings"] = fingerprint(self.ceilings)
         tables = ["ops.csv", "modules.csv", WATERFALL]

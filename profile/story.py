@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.roofline.card import estimate_card
-from kernelroof.roofline.summary import kernel_table, module_table, phase_summary
 from kernelroof.roofline.text import new_console, print_conventions, print_phase
 from kernelroof.roofline.units import seconds
 from kernelroof.roofline.waterfall_text import waterfall_lines
@@ -18,22 +18,10 @@ def tell(run: Pipeline) -> None:
     """Print the story of a run whose tables are all there."""
     console = new_console()
     console.print(estimate_card(run.estimate), markup=False, soft_wrap=True)
+    finished = FinishedRun(run.folder.path)
     for phase, wall in run.walls.items():
-        summary = phase_summary(
-            run.kernels,
-            phase,
-            wall_ns=wall["bare_ns"],
-            steps=run.steps(phase),
-            ceilings=run.ceilings,
-            ops=run.ops,
-            model=run.model_cost(phase),
-            overlap_ns=wall["overlap_ns"],
-        )
-        modules = module_table(run.kernels, phase, wall_ns=wall["bare_ns"], ceilings=run.ceilings, ops=run.ops)
-        # nsys does not know the op of every kernel, so only modules can be compared with the estimate.
-        known = run.ops if run.sources.timeline == "torch" else None
-        kernels = kernel_table(run.kernels, phase, wall_ns=wall["bare_ns"], ceilings=run.ceilings, ops=known)
-        print_phase(console, summary, modules, kernels, top=run.job.top, doubts=wall["doubts"])
+        tables = finished.phase(phase)
+        print_phase(console, tables.summary, tables.modules, tables.kernels, top=run.job.top, doubts=wall["doubts"])
         console.print()
         for line in waterfall_lines(run.waterfall, phase, run.steps(phase), scaled=run.scaled):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -76,9 +64,10 @@ def clocks(run: Pipeline, phase: str) -> str:
     )
     each = "a step" if steps > 1 else "in all"
     spread = f"{wall['repeats']} repeats took {low} to {high}" if wall["repeats"] > 1 else "1 repeat, spread unknown"
+    middle = "each step's median over the repeats" if steps > 1 and wall["repeats"] > 1 else "median"
     scaled = (
         f"; with the profiler's cost per event taken off, recorded times were scaled by {wall['factor']:.3f}"
         if run.job.driver.device == "cpu"
         else ""
     )
-    return f"{phase}: bare {bare} {each} (median; {spread}), under the profiler {recorded}{scaled}"
+    return f"{phase}: bare {bare} {each} ({middle}; {spread}), under the profiler {recorded}{scaled}"

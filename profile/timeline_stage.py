@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelroof.models.errors import ReportError
 from kernelroof.profile.backends import Sources
+from kernelroof.profile.repeats import record_again
 from kernelroof.profile.runfolder import read_json, write_json
 from kernelroof.profile.tool_errors import TargetFailed, ToolError
 
@@ -81,4 +82,4 @@ def _by_torch(run: Pipeline) -> list[str]:
         culprit = disturbed(run.bare, recorded)
         if culprit is None:
             break
-    return [BARE_AGAIN] if again.exists() else []
+    return [*([BARE_AGAIN] if again.exists() else []), *record_again(run)]

@@ -149,7 +149,7 @@ def conventions(ceilings: Ceilings) -> list[str]:
         "FMA = 2 FLOP, elementwise ops 1 per element; GB = 10^9 B; peaks are dense",
         "bytes are traced unless their source says ncu, so above the DRAM roof means operands in cache",
         "recoverable = (time - time at the roof) x launches; share = part of the wall time; ideal = the "
-        "traced op at its roof",
+        "traced op at its roof; ± = half the distance of the quartiles of a step's time, over all steps and recordings",
         f"{MFU_MEANS}; {MBU_MEANS}",
     ]
 
@@ -232,6 +232,8 @@ def _columns(shown: pd.DataFrame, rest: pd.DataFrame, summary: PhaseSummary) -> 
             columns[-2:-2] = [amounts("est_flops", "est.", "FLOP", 2)]
         if not _same(shown, "bytes", "est_bytes"):
             columns[-2:-2] = [amounts("est_bytes", "est.", "B", 4)]
+    if "noise_pct" in shown and shown["noise_pct"].notna().any():
+        columns[1:1] = [plain("noise_pct", "±\n%", 7, _one_digit)]
     return columns
 
 

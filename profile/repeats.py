@@ -1,0 +1,59 @@
+"""More recordings than the one that kernels.csv is made of: how much a kernel's time differs from one to the next.
+
+The steps of one recording share the machine's mood, and prefill is in it once. So the pass is recorded again, as
+often as costs little; of these recordings only times by role and step are kept (repeats.csv, spread.csv).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelroof.roofline.steady import total_ns
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from kernelroof.profile.pipeline import Pipeline
+
+RECORDINGS = 3
+"""Recordings of a pass, where the time allows."""
+_BUDGET_NS = 20e9
+"""Bare time of all passes that are recorded again, at most."""
+STEPS, SPREAD = "repeats.csv", "spread.csv"
+TRACES = "repeat_*.json.gz"
+
+
+def record_again(run: Pipeline) -> list[str]:
+    """Record the pass again under torch.profiler; returns the names of the files.
+
+    A pass that takes long is not recorded again: the figures of its prefill then rest on one sample, and say so.
+    """
+    from kernelroof.profile.torch_backend import record
+
+    for old in run.folder.path.glob(TRACES):
+        old.unlink()
+    once_ns = sum(total_ns(run.bare, phase) for phase in ("prefill", "decode"))
+    names = [f"repeat_{n}.json.gz" for n in range(1, min(RECORDINGS, 1 + int(_BUDGET_NS // once_ns)))]
+    for name in names:
+        record(run.session, run.folder.file(name), run.job.driver.depth)
+    return names
+
+
+def write_spread(run: Pipeline, rows: pd.DataFrame) -> None:
+    """Write repeats.csv and spread.csv from the rows of the run's own recording and those recorded again."""
+    from kernelroof.roofline.spread import all_steps, role_steps, step_spread
+
+    again = enumerate(_rows_again(run), start=1)
+    steps = all_steps([role_steps(rows), *(role_steps(more, number) for number, more in again)])
+    run.write_csv(STEPS, steps)
+    run.write_csv(SPREAD, step_spread(steps))
+
+
+def _rows_again(run: Pipeline) -> Iterator[pd.DataFrame]:
+    """The rows of each recording that was made again, on the bare run's clock."""
+    from kernelroof.profile.kernels_stage import rows_of_trace
+
+    traces: list[Path] = sorted(run.folder.path.glob(TRACES)) if run.sources.timeline == "torch" else []
+    for trace in traces:
+        yield rows_of_trace(run, trace).rows
