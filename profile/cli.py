@@ -13,6 +13,7 @@ from kernelroof.models.errors import KernelroofError, UsageError
 from kernelroof.profile.decision_options import add_decision_commands
 from kernelroof.profile.nsight_options import EPILOG as NSIGHT_EPILOG
 from kernelroof.profile.nsight_options import add_nsight_options, split_target
+from kernelroof.profile.run_options import add_run_commands
 from kernelroof.profile.workload_options import add_workload
 
 _EPILOG = """examples:
@@ -69,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_architectures(commands)
     _add_doctor(commands)
     _add_analyze(commands)
+    add_run_commands(commands)
     add_decision_commands(commands)
     return parser
 
@@ -231,6 +233,7 @@ _COMMANDS = {
     "estimate": ("estimate_command", "run"),
     "profile": ("profile_command", "run"),
     "analyze": ("analyze_command", "run"),
+    "report": ("report_command", "run"),
     "architectures": ("architectures_command", "run"),
     "doctor": ("doctor", "run"),
     "models": ("list_commands", "models"),

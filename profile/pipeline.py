@@ -1,6 +1,6 @@
 """The whole run on one page: which stage makes which file from which.
 
-roofs -> bare -> timeline -> counters -> kernels -> ops -> estimate -> pictures, then the story on
+roofs -> bare -> timeline -> counters -> kernels -> ops -> estimate -> pictures -> report, then the story on
 the terminal. A stage is skipped when its files are there and what went into it did not change. The
 timeline is recorded by torch or nsys; counters are those of ncu, or there are none and figures are traced.
 """
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 BARE_AGAIN = "bare_again.json"
 """The bare run's times of a second try, where the first was disturbed."""
 WATERFALL = "waterfall.csv"
+REPORT = "report.html"
 MEASURED = ("bare", "timeline", "counters")
 FILES = (
     *(
@@ -52,7 +53,7 @@ FILES = (
     *(WATERFALL, STEPS, SPREAD),
     *("estimate.json", "estimate_other.json", "pictures.json", "roofline_prefill.png", "roofline_decode.png"),
     *("kernels/prefill_*.png", "kernels/decode_*.png", "counters.json", "counted.csv", "counted_launches.csv"),
-    *("count-plan-*.json", "counters-*"),
+    *("count-plan-*.json", "counters-*", REPORT),
 )
 """All that a run writes, as glob patterns."""
 
@@ -157,6 +158,7 @@ class Pipeline:
         self._stage("estimate", {**measured, "other": other}, estimates, self._estimate, "estimating the model")
         drawn = {**measured, "top": self.job.top}
         self._stage("pictures", drawn, ["pictures.json"], self._pictures, "drawing the rooflines")
+        self._stage("report", measured, [REPORT], self._report, "writing the report")
         if self._touched or read_json(self.folder.file(RUN)).get("status") != "complete":
             self._write_run("complete")
         from kernelroof.profile.story import tell
@@ -227,6 +229,13 @@ class Pipeline:
         drawn = draw_all(self)
         write_json(self.folder.file("pictures.json"), drawn)
         return [name for phase in drawn.values() for name in (phase["roofline"], *phase["kernels"].values())]
+
+    def _report(self) -> None:
+        from kernelroof.profile.finished_run import FinishedRun
+        from kernelroof.profile.report_run import write_report
+
+        self._write_run("running")  # with the sources as they turned out
+        write_report(FinishedRun(self.folder.path, unfinished=True), self.folder.file(REPORT))
 
     # What stages share, read back from the files so that a resumed run sees what a fresh one does.
 
@@ -342,7 +351,7 @@ class Pipeline:
         if not self._touched and not self.folder.is_kept(name, inputs, outputs):
             self._touched = True
             self._write_run("running")
-        say = f"[{self._stage_number}/{8 if self.sources.counters == 'ncu' else 7}] {words}"
+        say = f"[{self._stage_number}/{9 if self.sources.counters == 'ncu' else 8}] {words}"
         print(f"{say} ...", end="", file=sys.stderr, flush=True)
         started = time.perf_counter()
         try:

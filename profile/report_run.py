@@ -17,8 +17,6 @@ from kernelroof.roofline.units import counted, seconds
 if TYPE_CHECKING:
     from kernelroof.roofline.report_data import PageInput, PhaseInput
 
-REPORT = "report.html"
-
 
 def write_report(run: FinishedRun, target: Path) -> None:
     """Render the page of a run to `target`, under its name only when it is whole."""

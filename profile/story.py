@@ -35,6 +35,7 @@ def tell(run: Pipeline) -> None:
     if lost:
         console.print(f"{lost} traced ops were not found in the recording: see unmatched.csv", style="yellow")
     console.print(f"run folder: {run.folder.path}", markup=False)
+    console.print("  report.html: all of this to look around in, one file for any browser", markup=False)
     console.print("  roofline_prefill.png, roofline_decode.png, kernels/*.png: the pictures", markup=False)
     console.print("  waterfall.csv: the terms by phase, layer and module", markup=False)
     console.print("  kernels.csv, ops.csv, wall.json, run.json: every number, with its source", markup=False)

@@ -123,7 +123,7 @@ def with_facts(table: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
     rows = with_roles(kernels)
     keys = ROLE[1:]
     found = rows.groupby(keys, sort=False, dropna=False)
-    facts = found[list(_SOURCES)].agg(lambda s: " and ".join(sorted(set(s.dropna().astype(str)))) or None)
+    facts = found[list(_SOURCES)].agg(_joined)
     weight = numbers(rows["time_ns"]) * numbers(rows["count"])
     for name in _SHARES:
         value = numbers(rows[name])
@@ -150,13 +150,19 @@ def _summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
             work = work.drop(columns=name)
     grouped = work.groupby(keys, sort=False, dropna=False)
     sums = grouped[["count", *amounts]].sum().reset_index()
-    whole = grouped[amounts].apply(lambda g: g.notna().all()).reset_index()
+    known = grouped[amounts].count().reset_index()
+    rows = grouped.size().to_numpy()
     for name in amounts:
-        sums[name] = (sums[name] / sums["count"]).where(whole[name].astype(bool))
+        sums[name] = (sums[name] / sums["count"]).where(known[name].to_numpy() == rows)
     for name in ("path", "step"):
         if name not in sums:
             sums[name] = pd.NA
-    return sums
+    summed: pd.DataFrame = sums
+    return summed
+
+
+def _joined(sources: pd.Series[str]) -> str | None:
+    return " and ".join(sorted(set(sources.dropna().astype(str)))) or None
 
 
 def _keys(table: pd.DataFrame) -> list[tuple[Any, ...]]:

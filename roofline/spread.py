@@ -79,7 +79,8 @@ def step_spread(steps: pd.DataFrame) -> pd.DataFrame:
         parts.append(pd.DataFrame(rows).assign(scope=scope))
     together = pd.concat([p for p in parts if len(p)], ignore_index=True) if any(map(len, parts)) else pd.DataFrame()
     out: pd.DataFrame = together.reindex(columns=["phase", "scope", *KERNEL, *FIGURES])
-    return out.astype(dict.fromkeys(["phase", "scope", *KERNEL], "string"))
+    typed: pd.DataFrame = out.astype(dict.fromkeys(["phase", "scope", *KERNEL], "string"))
+    return typed
 
 
 def with_spread(table: pd.DataFrame, spread: pd.DataFrame, phase: str, keys: Sequence[str] = KERNEL) -> pd.DataFrame:
