@@ -38,7 +38,7 @@ def sentences(kernels: pd.DataFrame, setting: Setting) -> list[str]:
     return [sentence(row, setting) for row in kernels.to_dict("records")]
 
 
-def sentence(row: Mapping[str, Any], setting: Setting) -> str:
+def sentence(row: Mapping[Any, Any], setting: Setting) -> str:
     """The sentence for one kernel role; see `sentences`."""
     if pd.isna(row["time_ns"]):
         return "estimated, but not recorded: nothing to change"
@@ -72,7 +72,7 @@ def _attention(bound: str, setting: Setting) -> str:
     return "another fused attention kernel (--attn), or longer blocks of queries"
 
 
-def _product(row: Mapping[str, Any], bound: str, setting: Setting) -> str:
+def _product(row: Mapping[Any, Any], bound: str, setting: Setting) -> str:
     ridge = setting.ceilings.ridge
     by_memory = pd.notna(row["intensity"]) and float(row["intensity"]) < ridge
     if bound == "memory":
@@ -95,7 +95,7 @@ def _is_product(name: str) -> bool:
     return any(w in _PRODUCTS for w in words) or any(p in name for p in _PRODUCTS if len(p) > 5)
 
 
-def _share(row: Mapping[str, Any]) -> str:
+def _share(row: Mapping[Any, Any]) -> str:
     words = {"memory": "memory-bound", "compute": "compute-bound", "latency": "latency-bound"}
     bound = words.get(str(row["bound"]), str(row["bound"]))
     return bound if pd.isna(row["pct_of_roof"]) else f"{bound}, {_percent(float(row['pct_of_roof']))} of its roof"

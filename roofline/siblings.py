@@ -46,8 +46,9 @@ def odd_layers(kernels: pd.DataFrame) -> pd.DataFrame:
             steps = mine.groupby(["step", "layer"], sort=False)["total_ns"].sum().unstack("layer")
             found += [{"phase": str(phase), **row} for row in _odd(steps.dropna())]
     table = pd.DataFrame(found, columns=list(COLUMNS))
-    ordered: pd.DataFrame = table.sort_values("excess_pct", key=abs, ascending=False, kind="stable")
-    return ordered.reset_index(drop=True)
+    ordered = table.sort_values("excess_pct", key=abs, ascending=False, kind="stable")
+    out: pd.DataFrame = ordered.reset_index(drop=True)
+    return out
 
 
 def _siblings(rows: pd.DataFrame) -> list[list[str]]:
