@@ -235,6 +235,7 @@ _COMMANDS = {
     "analyze": ("analyze_command", "run"),
     "diff": ("diff_command", "run"),
     "report": ("report_command", "run"),
+    "explain": ("explain_command", "run"),
     "architectures": ("architectures_command", "run"),
     "doctor": ("doctor", "run"),
     "models": ("list_commands", "models"),

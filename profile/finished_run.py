@@ -188,7 +188,8 @@ class FinishedRun:
         # nsys does not know the op of every kernel, so only modules can be compared with the estimate.
         known = self.ops if self.sources.get("timeline") == "torch" else None
         kernels = with_spread(kernel_table(self.kernels, phase, ops=known, **shared), self.spread, phase)
-        kernels["advice"] = sentences(kernels, self.setting(phase))
+        counted = None if self.counted is None else self.counted[self.counted["phase"] == phase]
+        kernels["advice"] = sentences(kernels, self.setting(phase), counted)
         return PhaseTables(summary, modules, kernels)
 
     def _text(self, name: str) -> str:
