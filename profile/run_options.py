@@ -29,6 +29,14 @@ _EXPLAIN_EPILOG = """examples:
 Each screen names the command that goes deeper. Times are of one step, on the bare run's clock."""
 
 
+_TRACE_EPILOG = """examples:
+  kernelroof trace runs/a                          writes placed_trace.json.gz into the run folder
+  kernelroof trace runs/a --out placed.json
+
+Open it at https://ui.perfetto.dev or in chrome://tracing. Positions and lengths are the recording's own; the figures
+in a slice's arguments are on the bare run's clock."""
+
+
 def add_run_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands on run folders to the parser."""
     report = commands.add_parser(
@@ -67,3 +75,12 @@ def add_run_commands(commands: argparse._SubParsersAction[Any]) -> None:
     )
     explain.add_argument("--kernel", type=int, metavar="N", help="the kernel of that number in the phase's list")
     explain.add_argument("--json", action="store_true", help="print one JSON value for scripts")
+    trace = commands.add_parser(
+        "trace",
+        help="the placed kernels of a finished run as a trace for the Perfetto UI",
+        description="Phases, steps, modules and placed kernels on a timeline, with counters of what they reach.",
+        epilog=_TRACE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    trace.add_argument("run", metavar="RUN", help="a run folder of `kernelroof profile`")
+    trace.add_argument("--out", metavar="FILE", help=".json or .json.gz (default: RUN/placed_trace.json.gz)")
