@@ -1,6 +1,7 @@
 """Placed kernels as trace events: the rules of the format, checked on streams, threads and real recordings."""
 
 import json
+import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from kernelroof.parsers.schema import KERNELS, LAUNCHES
 from kernelroof.roofline.perfetto import trace_events
 from kernelroof.roofline.trace_lanes import enclosing_ends, lanes
 
-CAPTURES = Path(__file__).parents[2].parent / "shared" / "captures" / "kineto"
+SHARED = os.environ.get("KERNELROOF_SHARED") or Path(__file__).parents[3] / "shared"
+CAPTURES = Path(SHARED) / "captures" / "kineto"
 
 
 def table(columns, rows):
@@ -57,7 +59,8 @@ def check(events):
             tracks[event["tid"]].append(event)
         if event["ph"] == "C":
             counters[event["name"]].append(event["ts"])
-            assert event["args"] and all(v >= 0 for v in event["args"].values())
+            assert event["args"]
+            assert all(v >= 0 for v in event["args"].values())
         if event["ph"] in "sf":
             arrows[event["id"]].append(event)
     for events_of in tracks.values():
