@@ -68,7 +68,7 @@ function roleDetail(r) {
   const holder = element("div", { class: "launches" });
   if (indices.length) {
     new SortedTable(holder, { caption: `Launches of ${r.label}`, first: 8, sort: { column: 2, down: true }, columns: [
-      { head: "module", value: (i) => launchPaths[i] ?? "", text: (i) => launchPaths[i] ?? DASH },
+      { head: "module", value: (i) => launchPaths[i] ?? "", text: (i) => (launchPaths[i] ? shortModule(launchPaths[i]) : DASH), tip: (i) => launchPaths[i] },
       { head: "step", number: true, value: (i) => launches.step[i], text: (i) => launches.step[i] ?? DASH },
       { head: "time", number: true, value: (i) => launches.time_ns[i], text: (i) => time(launches.time_ns[i]) },
       { head: "of roof", number: true, value: (i) => launches.pct_of_roof[i], text: (i) => percent(launches.pct_of_roof[i]) },

@@ -42,11 +42,12 @@ function estimateMarks() {
   for (const e of phase.estimates) if (!state.kinds || state.kinds.has(e.kind)) add(`${e.kind}, as traced`, e.flops, e.bytes, e.kind);
   return marks;
 }
+// Small marks are drawn last, so that large ones don't hide them.
 const roofline = { points: [], context: [], marks: [], unplaced: [], chart: null };
 function drawRoofline() {
   const points = rooflinePoints();
   const phase = phaseOf(), roofs = roofsOf();
-  Object.assign(roofline, { points: points.filter((p) => p.ok), context: contextPoints(), marks: estimateMarks(), unplaced: points.filter((p) => !p.ok) });
+  Object.assign(roofline, { points: points.filter((p) => p.ok).sort((a, b) => b.size - a.size), context: contextPoints(), marks: estimateMarks(), unplaced: points.filter((p) => !p.ok) });
   const what = state.role !== null ? "launches" : state.module !== null ? "kernels" : state.view;
   const odd = roofline.points.filter(isOdd).length;
   at("roofline-chart").hidden = !roofs && !roofline.points.length;
@@ -62,14 +63,16 @@ function drawRoofline() {
   ].filter(Boolean).join(" ");
   if (!roofline.chart) {
     roofline.chart = chart(at("roofline-chart"), rooflineOptions, { height: () => (isNarrow() ? 360 : Math.min(640, Math.max(460, innerHeight * 0.58))) });
-    roofline.chart.on("click", (event) => goDown(event.data));
+    roofline.chart.on("click", (event) => goDown(foundAt(event)));
   }
   roofline.chart.draw();
   drawUnplaced();
 }
+// The chart library copies its data, so events name a place in our own lists.
+const foundAt = (event) => ({ points: { point: roofline.points[event.dataIndex] }, context: { point: roofline.context[event.dataIndex] }, marks: { mark: roofline.marks[event.dataIndex] } })[event.seriesId] ?? {};
 function goDown(found) {
-  if (found?.mark) change(found.mark.kind ? { kinds: new Set([found.mark.kind]), view: "modules", module: null, role: null } : { view: "kinds", module: null, role: null }, { step: true });
-  else if (found?.point?.row) chooseRow(found.point.row);
+  if (found.mark) change(found.mark.kind ? { kinds: new Set([found.mark.kind]), view: "modules", module: null, role: null } : { view: "kinds", module: null, role: null }, { step: true });
+  else if (found.point?.row) chooseRow(found.point.row);
 }
 function chooseRow(row) {
   if (row.module === null) change({ kinds: new Set([row.kind ?? ""]), view: "modules" }, { step: true });
@@ -80,7 +83,7 @@ function chooseRow(row) {
 // Whole decades around all that is drawn and the knee of the roofs.
 function rooflineRange(all, memory, compute) {
   const ridge = memory.length && compute.length ? compute[0].flop_s / memory[0].byte_s : null;
-  const xs = [...all.map((p) => p.x), ...(ridge ? [ridge / 4, ridge * 6] : all.length ? [] : [0.1, 100])];
+  const xs = [...all.map((p) => p.x), ...(ridge ? [ridge / 4, ridge * 4] : all.length ? [] : [0.1, 100])];
   const ys = [...all.map((p) => p.y), ...compute.map((c) => c.flop_s)];
   const x0 = 10 ** Math.floor(Math.log10(Math.min(...xs) * 0.8));
   const x1 = 10 ** Math.ceil(Math.log10(Math.max(...xs) * 1.2));
@@ -99,6 +102,7 @@ function rooflineOptions() {
   const target = at("roofline-chart");
   const pixels = [(target.clientWidth - grid.left - grid.right) / Math.log10(x1 / x0), (target.clientHeight - grid.top - grid.bottom) / Math.log10(y1 / y0)];
   const slope = (Math.atan2(pixels[1], pixels[0]) * 180) / Math.PI;
+  const taken = [];
   const topPeak = Math.max(...compute.map((c) => c.flop_s));
   const line = (name, from, to, first, label) => ({
     type: "line", name, data: [from, to], symbol: "none", silent: true, z: 1, tooltip: { show: false },
@@ -111,8 +115,7 @@ function rooflineOptions() {
       const until = compute.length ? Math.min(topPeak / m.byte_s, x1) : Math.min(y1 / m.byte_s, x1);
       const from = Math.max(x0, y0 / m.byte_s);
       if (until <= from) return null;
-      // Faster roofs are labelled further up, so that names of close roofs stand apart.
-      const where = from * (until / from) ** (narrow ? 0.6 : [0.3, 0.62, 0.46][i % 3]);
+      const where = clearest(from, until, m.byte_s, [...points, ...marks], taken, pixels);
       return line(m.name, [from, m.byte_s * from], [until, m.byte_s * until], i === 0,
         { at: [where, m.byte_s * where], text: `${m.name} ${byteRate(m.byte_s)}`, look: { rotate: slope, position: "inside", offset: [0, -11] } });
     }),
@@ -129,9 +132,9 @@ function rooflineOptions() {
     markPoint: { symbol: "circle", symbolSize: 0.1, silent: true, data: [{ coord: [ridge, y0] }],
       label: { show: true, formatter: `ridge ${fixed(ridge, 3)}`, position: "right", offset: [2, -10], color: css("--soft"), fontSize: 11.5 } },
   }] : [];
-  const named = new Set(points.filter((p) => p.row).sort((a, b) => b.row.time_ns - a.row.time_ns).slice(0, narrow ? 3 : 9));
+  const names = pointNames(points, pixels, narrow ? 3 : 9);
   const drawn = (p, pale) => ({
-    value: [p.x, p.y], point: p, symbol: shapeOf(p.bound), symbolSize: p.size,
+    value: [p.x, p.y], symbol: shapeOf(p.bound), symbolSize: p.size,
     itemStyle: { color: kindColour(p.kind), opacity: pale ? 0.16 : points.length > 400 ? 0.5 : 0.85,
       borderColor: isOdd(p) ? ODD : css("--ink"), borderWidth: isOdd(p) ? 3.5 : 0.8 },
   });
@@ -140,20 +143,46 @@ function rooflineOptions() {
     xAxis: { type: "log", min: x0, max: x1, ...axisLook("intensity, FLOP per byte"), nameGap: 28,
       axisLabel: { color: css("--soft"), fontSize: 12, hideOverlap: true, formatter: (v) => String(Number(v.toPrecision(3))) } },
     yAxis: { type: "log", min: y0, max: y1, ...axisLook("attained, FLOP/s"), nameGap: narrow ? 36 : 54,
-      axisLabel: { color: css("--soft"), fontSize: 12, formatter: (v) => quantity(v, "", 3).trim() } },
-    tooltip: tooltip((p) => pointTip(p.data)),
+      axisLabel: { color: css("--soft"), fontSize: 12, formatter: (v) => quantity(v, "", 3).replace(/\.0+ /, " ").trim() } },
+    tooltip: tooltip((p) => pointTip(foundAt(p))),
     series: [
       ...roofLines, ...ridgeLine,
-      { type: "scatter", z: 2, data: context.map((p) => drawn(p, true)), label: { show: false } },
-      { type: "scatter", z: 3, data: points.map((p) => drawn(p, false)), cursor: state.role === null ? "pointer" : "default",
-        label: { show: state.role === null, formatter: (p) => (named.has(p.data.point) ? nameOf(p.data.point.row) : ""), position: "right", distance: 4,
+      { type: "scatter", id: "context", z: 2, data: context.map((p) => drawn(p, true)), label: { show: false } },
+      { type: "scatter", id: "points", z: 3, data: points.map((p) => drawn(p, false)), cursor: state.role === null ? "pointer" : "default",
+        label: { show: names.size > 0, formatter: (p) => names.get(points[p.dataIndex]) ?? "", position: "right", distance: 5,
           color: css("--ink"), fontSize: 11.5, textBorderColor: css("--paper"), textBorderWidth: 3 },
-        labelLayout: { hideOverlap: true } },
-      { type: "scatter", z: 4, data: marks.map((m) => ({
-          value: [m.x, m.y], mark: m, symbol: m.kind ? "diamond" : STAR, symbolSize: m.kind ? 13 : 24,
+      },
+      { type: "scatter", id: "marks", z: 4, data: marks.map((m) => ({
+          value: [m.x, m.y], symbol: m.kind ? "diamond" : STAR, symbolSize: m.kind ? 13 : 24,
           itemStyle: { color: m.kind ? "transparent" : css("--paper"), borderColor: m.kind ? kindColour(m.kind) : css("--ink"), borderWidth: 2 } })) },
     ],
   };
+}
+// Where on a memory roof there is most room for its label, away from marks and from other roofs' labels.
+function clearest(from, until, byteRate_, marks, taken, pixels) {
+  const place = (x, y) => [pixels[0] * Math.log10(x), pixels[1] * Math.log10(y)];
+  const apart = (a, b, size) => Math.hypot(a[0] - b[0], a[1] - b[1]) - size;
+  const others = [...marks.map((m) => [place(m.x, m.y), (m.size ?? 18) / 2]), ...taken.map((t) => [t, 60])];
+  let best = { x: from, room: -Infinity, spot: null };
+  for (let part = 0.15; part < 0.9; part += 0.05) {
+    const x = from * (until / from) ** part;
+    const spot = place(x, byteRate_ * x);
+    const room = Math.min(140, ...others.map(([o, size]) => apart(spot, o, size)));
+    if (room > best.room) best = { x, room, spot };
+  }
+  if (best.spot) taken.push(best.spot);
+  return best.x;
+}
+// Names of those that took longest; of marks that lie on each other only the longest is named, with how many are there.
+function pointNames(points, pixels, most) {
+  const found = [];
+  for (const p of points.filter((q) => q.row).sort((a, b) => b.row.time_ns - a.row.time_ns)) {
+    const place = [pixels[0] * Math.log10(p.x), pixels[1] * Math.log10(p.y)];
+    const near = found.find((f) => Math.abs(f.place[1] - place[1]) < 15 && Math.abs(f.place[0] - place[0]) < (f.point.size + 130) / 2);
+    if (near) near.others += 1;
+    else if (found.length < most) found.push({ point: p, place, others: 0 });
+  }
+  return new Map(found.map((f) => [f.point, `${nameOf(f.point.row)}${f.others ? ` (+${f.others})` : ""}`]));
 }
 const nameOf = (row) => row.label ?? (row.module === null ? row.kind ?? "not known" : shortModule(row.module));
 function pointTip(found) {

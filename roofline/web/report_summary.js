@@ -35,9 +35,11 @@ function shareBar(phase) {
   if (none(phase.wall_ns) || none(phase.ideal_ns) || none(gap) || phase.wall_ns <= 0) return null;
   const rest = phase.wall_ns - phase.ideal_ns - gap;
   if (rest < 0 || gap < 0) return null;
-  const piece = (name, ns) => element("span", { class: name, style: `flex-grow:${ns / phase.wall_ns}` });
-  return element("span", { class: "bar", title: `ideal ${time(per(phase.ideal_ns, phase))}, more in kernels ${time(per(rest, phase))}, no kernel ${time(per(gap, phase))}` },
-    piece("ideal", phase.ideal_ns), piece("beyond", rest), piece("idle", gap));
+  const pieces = [["ideal", "ideal", phase.ideal_ns], ["beyond", "more in kernels", rest], ["idle", "no kernel", gap]];
+  return element("span", {},
+    element("span", { class: "bar" }, ...pieces.map(([name, , ns]) => element("span", { class: name, style: `flex-grow:${ns / phase.wall_ns}` }))),
+    element("span", { class: "key" }, ...pieces.map(([name, words, ns]) =>
+      element("span", {}, element("span", { class: `patch ${name}` }), `${words} ${time(per(ns, phase))} `))));
 }
 function spreadFact(phase, short = false) {
   if (none(phase.wall_low_ns) || none(phase.wall_high_ns) || !phase.repeats) return [];

@@ -160,7 +160,7 @@ function drawLayers() {
 function layerOptions() {
   const [scale, unit] = scaleOf(per(Math.max(...layers.rows.map((r) => r.total))));
   const odd = new Set(data.siblings.filter((s) => s.phase === phaseOf().name).map((s) => s.layer));
-  const edge = (r) => (odd.has(r.name) || r.key === state.part ? { borderColor: css("--ink"), borderWidth: 2 } : {});
+  const edge = (r) => (odd.has(r.name) || r.key === state.part ? { borderColor: css("--ink"), borderWidth: isNarrow() ? 1 : 2 } : {});
   return {
     grid: { left: 62, right: 12, top: 32, bottom: 44 },
     legend: { data: ["at its roofs", "beyond"], textStyle: { color: css("--ink") }, top: 0, left: 56, selectedMode: false },
