@@ -93,13 +93,16 @@ function busyBars(r) {
     element("span", { class: "track" }, element("span", { class: v > 105 ? "over" : "", style: `width:${Math.min(100, Math.max(0, v))}%` })), element("span", { class: "value" }, percent(v))]));
 }
 function moduleDetail() {
-  const m = modules.find((row) => row.phase === state.phase && row.module === state.module);
+  const rows = modules.filter((row) => row.phase === state.phase && row.module === state.module);
   const inside = shownRoles().sort((a, b) => (b.time_ns ?? 0) - (a.time_ns ?? 0));
   const part = partsHere().get(`module:${state.module}`);
   return [
     element("h3", {}, state.module),
-    m ? factList([...figuresOf(m), [`launches${each()}`, launchesEach(m)], ["at its roof", none(m.ideal_ns) ? DASH : `${time(per(m.ideal_ns))}${each()}`]]) : null,
-    m?.reason ? element("p", { class: "note" }, m.reason) : null,
+    ...rows.flatMap((m) => [
+      rows.length > 1 ? element("p", {}, element("strong", {}, kindCell(m))) : null,
+      factList([...figuresOf(m), [`launches${each()}`, launchesEach(m)], ["at its roof", none(m.ideal_ns) ? DASH : `${time(per(m.ideal_ns))}${each()}`]]),
+      m.reason ? element("p", { class: "note" }, m.reason) : null,
+    ]),
     part ? element("h3", {}, "Where its time goes") : null,
     part ? factList(termsOf(part).filter((t) => t.ns !== 0).map((t) => [t.words, signed({ ...t, first: t.term === "ideal_ns" })])) : null,
     part ? element("button", { type: "button", class: "screen", onclick: () => { change({ part: part.key }); at("waterfall").scrollIntoView(); } }, "show as a waterfall") : null,

@@ -12,7 +12,7 @@ function roofAt(intensity) {
 }
 const pointOf = (row) => ({
   row, kind: row.kind, bound: row.bound, ok: placed(row.flops, row.bytes, row.time_ns), x: row.intensity, y: row.attained_flop_s,
-  size: Math.max(9, Math.sqrt(row.share_pct ?? 0) * (isNarrow() ? 6 : 8.5)),
+  size: Math.min(46, Math.max(9, Math.sqrt(row.share_pct ?? 0) * (isNarrow() ? 6 : 8.5))),
 });
 function rooflinePoints() {
   if (state.role !== null) {
@@ -202,7 +202,7 @@ function figuresOf(r) {
   const source = (name) => (r[name] ? ` (${r[name]})` : "");
   return [
     r.kernel ? ["module", r.module] : null,
-    [`time${each()}`, `${time(per(r.time_ns))}${none(r.share_pct) ? "" : `, ${percent(r.share_pct)} of the wall`}${source("time_source")}`],
+    [`time${each()}`, `${time(per(r.time_ns))}${none(r.share_pct) ? "" : `, ${percent(r.share_pct)} of ${shareOf()}`}${source("time_source")}`],
     ["recoverable", none(r.recoverable_ns) ? DASH : `${time(per(r.recoverable_ns))}${each()}`],
     ["bound", r.bound ?? DASH],
     ["of its roof", percent(r.pct_of_roof)],

@@ -22,6 +22,7 @@ const state = { ...BEGIN };
 const phaseOf = () => data.phases[state.phase];
 const per = (value, phase = phaseOf()) => (none(value) ? null : value / phase.steps);
 const each = (phase = phaseOf()) => (phase.steps > 1 ? " per step" : "");
+const shareOf = (phase = phaseOf()) => (none(phase.wall_ns) ? "the kernels' time" : "the wall time");
 const roofsOf = (phase = phaseOf()) => phase.roofs ?? data.roofs;
 const flopRate = (v) => quantity(v, "FLOP/s", 3);
 const byteRate = (v) => quantity(v, "B/s", 3);
@@ -43,10 +44,16 @@ function passes(row) {
 const inModule = (row) => state.module === null || row.module === state.module;
 const passingRoles = () => roles.filter(passes);
 const shownRoles = () => roles.filter((r) => passes(r) && inModule(r));
-// The filters are of kernels; a module is shown while one of its kernels is.
+// The filters are of kernels; a module is shown while one of its kernels is. Where a module has a row for each kind
+// of its work, one of that kind.
 function shownModules() {
-  const kept = new Set(passingRoles().map((r) => r.module));
-  return modules.filter((m) => m.phase === state.phase && kept.has(m.module));
+  const here = modules.filter((m) => m.phase === state.phase);
+  const rowsOfModule = new Map();
+  for (const m of here) rowsOfModule.set(m.module, (rowsOfModule.get(m.module) ?? 0) + 1);
+  const passing = passingRoles();
+  const names = new Set(passing.map((r) => r.module));
+  const pairs = new Set(passing.map((r) => JSON.stringify([r.module, r.kind])));
+  return here.filter((m) => (rowsOfModule.get(m.module) > 1 ? pairs.has(JSON.stringify([m.module, m.kind])) : names.has(m.module)));
 }
 // A kind's kernels that pass, summed as everywhere: FLOPs, bytes and rates only of those that have both.
 function shownKinds() {

@@ -22,7 +22,7 @@ function phaseCard(phase, i) {
   const times = none(phase.ideal_ns) || none(took) ? null : took / phase.ideal_ns;
   const ideal = none(phase.ideal_ns) ? "the model's ideal is not known"
     : `the model's ideal is ${time(per(phase.ideal_ns, phase))}${times === null ? "" : `: ${fixed(times, 2)} times as long`}`;
-  const details = [phase.steps > 1 ? `${grouped(phase.steps)} steps` : null, phase.clock, ...spreadFact(phase, true)].filter(Boolean).join("; ");
+  const details = [phase.steps > 1 ? `${grouped(phase.steps)} steps` : null, phase.name.endsWith(phase.clock) ? null : phase.clock, ...spreadFact(phase, true)].filter(Boolean).join("; ");
   return element("button", { type: "button", class: "phase", "aria-pressed": String(i === state.phase),
     onclick: () => change({ phase: i, module: null, role: null, part: "", under: "" }) },
     element("span", { class: "name" }, `${phase.name}: `),

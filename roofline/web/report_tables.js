@@ -4,7 +4,7 @@ const kindCell = (r) => element("span", { class: "nowrap" }, element("span", { c
 const amountColumns = () => [
   { head: "kind", value: (r) => r.kind, cell: kindCell },
   { head: `time${each()}`, number: true, value: (r) => r.time_ns, text: (r) => time(per(r.time_ns)), tip: (r) => r.time_source },
-  { head: "share", number: true, title: "part of the wall time", value: (r) => r.share_pct, text: (r) => percent(r.share_pct) },
+  { head: "share", number: true, title: `part of ${shareOf()}`, value: (r) => r.share_pct, text: (r) => percent(r.share_pct) },
   { head: "recoverable", number: true, title: `time above the roof${each()}`, value: (r) => r.recoverable_ns, text: (r) => time(per(r.recoverable_ns)), tip: (r) => (none(r.recoverable_ns) ? r.reason : null) },
   { head: "at its roof", number: true, value: (r) => r.ideal_ns, text: (r) => time(per(r.ideal_ns)), tip: (r) => (none(r.ideal_ns) ? r.reason : null) },
   { head: "bound", value: (r) => r.bound, text: (r) => r.bound ?? DASH, tip: (r) => r.reason },
@@ -30,7 +30,7 @@ function drawTables() {
   const here = shownRoles();
   const spread = roles.some((r) => r.phase === state.phase && !none(r.step_median_ns));
   keepTable("kernels", "kernel-table", {
-    caption: `Kernels of ${phase.name}${state.module === null ? "" : ` in ${state.module}`} that pass the filters; those of all layers are together`, first: 20,
+    caption: `Kernels of ${phase.name.replace(/^all kernels/, "the files")}${state.module === null ? "" : ` in ${state.module}`} that pass the filters; those of all layers are together`, first: 20,
     columns: [
       { head: "kernel", value: (r) => r.label, tip: (r) => r.kernel, cell: (r) => element("div", {},
           element("button", { type: "button", class: "link", onclick: () => goTo(r) }, r.label), element("div", { class: "sub" }, r.kernel ?? "")) },
