@@ -67,10 +67,13 @@ def run(args: argparse.Namespace) -> int:
                 measured, shares = run_silicon(inputs.silicon, folder)
             print_silicon(shares)
         from kernelroof.profile.analyze_output import draw, tell, write
+        from kernelroof.profile.report_analysis import REPORT, write_report
 
         with progress("writing and drawing"):
             write(analysis, inputs, folder)
             pictures = {**{Path(name).stem: name for name in measured}, **draw(analysis, inputs, folder)}
+            if write_report(analysis, inputs, folder, pictures):
+                pictures["report"] = REPORT
         write_json(
             folder.file(RUN),
             {"status": "complete", "identity": identity, "pictures": pictures, "notes": list(analysis.notes)},

@@ -77,7 +77,7 @@ def draw(analysis: Analysis, inputs: Inputs, folder: RunFolder) -> dict[str, str
                 folder.file(f"roofline_{clock}.png"),
                 title=f"Kernels on the roofline, {'inside ncu' if clock == 'ncu' else 'on the timeline'}",
                 subtitle="\n".join([*_clock_words(found, clock), subtitle]),
-                types=_types(rows),
+                types=types_of(rows),
                 estimates=_estimates(analysis.estimate),
                 verdicts=clock == str(analysis.table["clock"].iloc[0]),
             )
@@ -120,7 +120,7 @@ def _placeable(kernels: pd.DataFrame) -> bool:
     return bool(points.fillna(False).any())
 
 
-def _types(rows: pd.DataFrame) -> list[str]:
+def types_of(rows: pd.DataFrame) -> list[str]:
     """The types whose roofs matter: those of at least 1 % of the time, most first."""
     known = rows[rows["roof_type"].notna() & (rows["flops"] > 0).fillna(False)]
     time = (known["time_ns"] * known["count"]).astype("float64").groupby(known["roof_type"]).sum()
@@ -174,7 +174,7 @@ def tell(analysis: Analysis, inputs: Inputs, folder: RunFolder, pictures: dict[s
             found = getattr(analysis.roofs, clock)
             if found is not None and (found.memory or found.compute):
                 console.print()
-                print_roofs(console, found, "inside ncu" if clock == "ncu" else "on the timeline", _types(rows))
+                print_roofs(console, found, "inside ncu" if clock == "ncu" else "on the timeline", types_of(rows))
         if analysis.table["time_ns"].isna().all():
             console.print()
             said(console, "no durations in the report: nothing can be placed; shares of peak are in shares.png")

@@ -60,6 +60,7 @@ def phase_input(run: FinishedRun, name: str) -> PhaseInput:
     """One phase of a run, on the bare run's clock."""
     from kernelroof.roofline.report_data import PhaseInput
     from kernelroof.roofline.report_tables import with_facts
+    from kernelroof.roofline.step_timeline import step_timeline
     from kernelroof.roofline.summary import estimate_points, with_roles
     from kernelroof.roofline.text import facts, verdict
     from kernelroof.roofline.waterfall import TERMS
@@ -94,6 +95,7 @@ def phase_input(run: FinishedRun, name: str) -> PhaseInput:
         model=run.model_cost(name),
         estimates=estimate_points(run.ops, name)["modules"],
         step_ns=wall["step_ns"],
+        timeline=step_timeline(run.launches, rows, name),
     )
 
 

@@ -101,7 +101,7 @@ function drawSummary() {
       : `the model's ideal is ${time(per(phase.ideal_ns, phase))}: ${fixed(took / phase.ideal_ns, 2)} times as long`;
     return element("button", { type: "button", class: "phase", "aria-pressed": String(i === state.phase),
       onclick: () => change({ phase: i, module: null, role: null }) },
-      element("span", { class: "name" }, `${phase.name}${phase.steps > 1 ? `, ${phase.steps} steps` : ""}; ${phase.clock}`),
+      element("span", { class: "name" }, `${phase.name}${phase.steps > 1 ? `, ${phase.steps} steps` : ""}${phase.name.endsWith(phase.clock) ? "" : `; ${phase.clock}`}`),
       element("span", { class: "big" }, `${time(per(took, phase))} ${what}`),
       ideal ? element("span", { class: "rest" }, ideal) : null);
   }));
@@ -251,7 +251,7 @@ function rooflinePoints() {
   const rows = state.view === "modules" && state.module === null ? shownModules() : shownRoles();
   return rows.map((row) => ({
     row, kind: row.kind, bound: row.bound, ok: placed(row.flops, row.bytes, row.time_ns), x: row.intensity,
-    y: row.attained_flop_s, size: Math.max(9, Math.sqrt(row.share_pct ?? 0) * 11),
+    y: row.attained_flop_s, size: Math.min(46, Math.max(9, Math.sqrt(row.share_pct ?? 0) * 9)),
   }));
 }
 const roofline = { points: [], marks: [], made: null };
@@ -297,11 +297,11 @@ function rooflineOptions() {
   const compute = roofs?.compute ?? [];
   const ridge = memory.length && compute.length ? compute[0].flop_s / memory[0].byte_s : null;
   const xs = all.map((p) => p.x).concat(ridge ? [ridge / 4, ridge * 8] : [0.1, 100]);
-  const x0 = 10 ** Math.floor(Math.log10(Math.min(...xs)));
+  const x0 = 10 ** Math.floor(Math.log10(Math.min(...xs) / 1.5));
   const x1 = 10 ** Math.ceil(Math.log10(Math.max(...xs) * 1.3));
   const peak = Math.max(...compute.map((c) => c.flop_s), ...all.map((p) => p.y), 1);
   const lowest = Math.min(...all.map((p) => p.y), memory.length ? memory[0].byte_s * x0 * 3 : peak);
-  const y0 = 10 ** Math.floor(Math.log10(lowest));
+  const y0 = 10 ** Math.floor(Math.log10(lowest / 2));
   const y1 = 10 ** Math.ceil(Math.log10(peak * 1.6));
   const narrow = innerWidth < 700;
   const lines = [];
@@ -323,6 +323,7 @@ function rooflineOptions() {
     const from = memory.length ? Math.max(c.flop_s / Math.max(...memory.map((m) => m.byte_s)), x0) : x0;
     if (from < x1) line(c.name, [from, c.flop_s], [x1, c.flop_s], `${c.name} ${flopRate(c.flop_s)}`, i === 0, "end");
   });
+  const names = named();
   const tooHigh = (p) => roofs && compute.length && p.y > 1.05 * topPeak;
   return {
     grid: { left: narrow ? 52 : 78, right: narrow ? 12 : 24, top: 18, bottom: 52 },
@@ -336,8 +337,8 @@ function rooflineOptions() {
       { type: "scatter", z: 3, data: points.map((p) => ({
           value: [p.x, p.y], point: p, symbol: shapeOf(p.bound), symbolSize: p.size,
           itemStyle: { color: kindColour(p.kind), opacity: points.length > 400 ? 0.45 : 0.82, borderColor: tooHigh(p) ? "#D55E00" : css("--ink"), borderWidth: tooHigh(p) ? 3 : 0.7 } })),
-        label: { show: points.length && state.role === null && !narrow, formatter: (p) => (named().has(p.data.point) ? labelOf(p.data.point) : ""), position: "right", color: css("--ink"), fontSize: 11.5, textBorderColor: css("--paper"), textBorderWidth: 3 },
-        labelLayout: { hideOverlap: true, moveOverlap: "shiftY" } },
+        label: { show: points.length > 0 && state.role === null && !narrow, formatter: (p) => (names.has(p.data.point.row?.index) ? labelOf(p.data.point) : ""), position: "right", color: css("--ink"), fontSize: 11.5, textBorderColor: css("--paper"), textBorderWidth: 3 },
+        labelLayout: { hideOverlap: true } },
       { type: "scatter", z: 4, data: marks.map((m) => ({
           value: [m.x, m.y], mark: m, symbol: m.kind ? "diamond" : "path://M10 0 L13 7 L20 7 L14.5 11.5 L16.5 19 L10 14.5 L3.5 19 L5.5 11.5 L0 7 L7 7 Z",
           symbolSize: m.kind ? 13 : 24, itemStyle: { color: "transparent", borderColor: m.kind ? kindColour(m.kind) : css("--ink"), borderWidth: 2 } })) },
@@ -346,7 +347,7 @@ function rooflineOptions() {
 }
 const labelOf = (p) => (p.row.label ?? shortModule(p.row.module));
 function named() {
-  return new Set(roofline.points.filter((p) => p.row).sort((a, b) => b.row.time_ns - a.row.time_ns).slice(0, 9));
+  return new Set(roofline.points.filter((p) => p.row).sort((a, b) => b.row.time_ns - a.row.time_ns).slice(0, 9).map((p) => p.row.index));
 }
 function pointTip(found) {
   if (found.mark) {
@@ -449,7 +450,7 @@ function drawTables() {
   ];
   const keep = (old, sort) => (old ? { sort: old.sort.column < columns.length ? old.sort : sort } : { sort });
   const all = kernelTable?.all ?? false;
-  kernelTable = new SortedTable(at("kernel-table"), { caption: `Kernels of ${phase.name}${state.module === null ? "" : ` in ${state.module}`}: those that pass the filters, all layers together`,
+  kernelTable = new SortedTable(at("kernel-table"), { caption: `Kernels of ${phase.name.replace(/^all kernels/, "the files")}${state.module === null ? "" : ` in ${state.module}`}: those that pass the filters, all layers together`,
     columns, ...keep(kernelTable, { column: 4, down: true }), first: 20, rowClass: (r) => (r.index === state.role ? "chosen" : "") });
   kernelTable.all = all;
   kernelTable.show(shownRoles());
@@ -525,7 +526,8 @@ function timelineOptions() {
     grid: { left: 90, right: 20, top: 12, bottom: 86 },
     dataZoom: [{ type: "slider", xAxisIndex: 0, filterMode: "weakFilter", bottom: 8, height: 22, textStyle: { color: css("--soft") }, borderColor: css("--line"), showDataShadow: false, labelFormatter: "" },
       { type: "inside", xAxisIndex: 0, filterMode: "weakFilter", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false }],
-    xAxis: { type: "value", min: 0, max: line.length / scale, ...axisLook(`${unit} from the step's beginning`), nameGap: 26 },
+    xAxis: { type: "value", min: 0, max: line.length / scale, ...axisLook(`${unit} from the step's beginning`), nameGap: 26,
+      axisLabel: { color: css("--soft"), fontSize: 12, showMaxLabel: false, formatter: (v) => String(Number(v.toPrecision(4))) } },
     yAxis: { type: "category", data: line.lanes, axisLabel: { color: css("--ink") }, axisLine: { lineStyle: { color: css("--soft") } } },
     tooltip: tooltip((p) => { const r = line.rows[p.dataIndex]; const role = roles[r.role]; return tip(role ? role.label : "no placed kernel", [["from", time(r.start)], ["lasts", time(r.ns)], ["module", role?.module ?? DASH]]); }),
     series: [{ type: "custom", encode: { x: [0, 1], y: 2 }, data: line.rows.map((r) => ({ value: [r.start / scale, (r.start + r.ns) / scale, r.lane],
