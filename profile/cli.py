@@ -233,6 +233,7 @@ _COMMANDS = {
     "estimate": ("estimate_command", "run"),
     "profile": ("profile_command", "run"),
     "analyze": ("analyze_command", "run"),
+    "diff": ("diff_command", "run"),
     "report": ("report_command", "run"),
     "architectures": ("architectures_command", "run"),
     "doctor": ("doctor", "run"),

@@ -16,6 +16,7 @@ from kernelroof.roofline.ceilings import Ceilings, from_json
 
 if TYPE_CHECKING:
     import pandas as pd
+    from kernelroof.roofline.advice import Setting
     from kernelroof.roofline.summary import PhaseSummary
 
 _ANOTHER = "Give the folder of a finished run of `kernelroof profile`."
@@ -152,8 +153,24 @@ class FinishedRun:
             return record["total_flops"], record["total_bytes"]
         return record["flops"], record["bytes"]
 
+    def setting(self, phase: str) -> Setting:
+        """Where the kernels of a phase ran, for sentences on them."""
+        from kernelroof.roofline.advice import Setting
+
+        who = self.identity
+        return Setting(phase, self.steps(phase), not self.scaled, int(who["batch"]), str(who["cache"]), self.ceilings)
+
+    def terms(self, phase: str) -> dict[str, int]:
+        """The terms of a phase's waterfall, in order."""
+        from kernelroof.roofline.waterfall import TERMS
+
+        table = self.waterfall
+        row = table[(table["phase"] == phase) & (table["scope"] == "phase")].iloc[0]
+        return {term: int(row[term]) for term in TERMS}
+
     def phase(self, phase: str) -> PhaseTables:
         """The tables of one phase, as every view of the run shows them."""
+        from kernelroof.roofline.advice import sentences
         from kernelroof.roofline.spread import with_spread
         from kernelroof.roofline.summary import kernel_table, module_table, phase_summary
 
@@ -172,6 +189,7 @@ class FinishedRun:
         # nsys does not know the op of every kernel, so only modules can be compared with the estimate.
         known = self.ops if self.sources.get("timeline") == "torch" else None
         kernels = with_spread(kernel_table(self.kernels, phase, ops=known, **shared), self.spread, phase)
+        kernels["advice"] = sentences(kernels, self.setting(phase))
         return PhaseTables(summary, modules, kernels)
 
     def _text(self, name: str) -> str:

@@ -31,6 +31,7 @@ def write_report(run: FinishedRun, target: Path) -> None:
 def page_input(run: FinishedRun, phases: list[PhaseInput]) -> PageInput:
     """Everything of the page that is not of one phase."""
     from kernelroof.roofline.report_data import PageInput, roofs_of
+    from kernelroof.roofline.siblings import odd_layers
     from kernelroof.roofline.text import conventions
 
     who = run.identity
@@ -43,7 +44,7 @@ def page_input(run: FinishedRun, phases: list[PhaseInput]) -> PageInput:
         doubts=sorted({d for wall in run.walls.values() for d in wall["doubts"]}),
         roofs=roofs_of(run.ceilings),
         parts=run.waterfall,
-        siblings=[],
+        siblings=odd_layers(run.kernels)[["phase", "layer", "words", "time_ns", "typical_ns"]].to_dict("records"),
         estimate=estimate_card(run.estimate),
         environment=list(_flat(run.environment)),
         commands=list(_commands(run)),
@@ -58,17 +59,16 @@ def page_input(run: FinishedRun, phases: list[PhaseInput]) -> PageInput:
 
 def phase_input(run: FinishedRun, name: str) -> PhaseInput:
     """One phase of a run, on the bare run's clock."""
+    from kernelroof.roofline.advice import phase_answers
     from kernelroof.roofline.report_data import PhaseInput
     from kernelroof.roofline.report_tables import with_facts
     from kernelroof.roofline.step_timeline import step_timeline
     from kernelroof.roofline.summary import estimate_points, with_roles
     from kernelroof.roofline.text import facts, verdict
-    from kernelroof.roofline.waterfall import TERMS
 
     wall, tables = run.walls[name], run.phase(name)
     rows = with_roles(run.kernels[run.kernels["phase"] == name]).reset_index(drop=True)
-    fall = run.waterfall
-    terms = fall[(fall["phase"] == name) & (fall["scope"] == "phase")].iloc[0]
+    terms = run.terms(name)
     summary = tables.summary
     return PhaseInput(
         name=name,
@@ -90,8 +90,8 @@ def phase_input(run: FinishedRun, name: str) -> PhaseInput:
         verdict=verdict(summary),
         facts=facts(summary),
         doubts=wall["doubts"],
-        answers=[],
-        waterfall={t: int(terms[t]) for t in TERMS},
+        answers=phase_answers(summary, tables.modules, tables.kernels, terms, run.setting(name)),
+        waterfall=terms,
         model=run.model_cost(name),
         estimates=estimate_points(run.ops, name)["modules"],
         step_ns=wall["step_ns"],

@@ -152,7 +152,7 @@ def waterfall_table(
     for phase, wall in walls.items():
         some, ran = frame[frame["phase"] == phase], kernels[kernels["phase"] == phase]
         add(phase, "phase", phase, some, ran, phase_clock(wall, scaled=scaled))
-        for scope, key in (("layer", _layer), ("module", str)):
+        for scope, key in (("layer", layer_of), ("module", str)):
             parts = (dict(list(t.groupby(t["module"].astype(str).map(key), sort=False))) for t in (some, ran))
             ops_of, kernels_of = parts
             for name in dict.fromkeys((*ops_of, *kernels_of)):
@@ -162,7 +162,7 @@ def waterfall_table(
     return table
 
 
-def _layer(module: str) -> str:
+def layer_of(module: str) -> str:
     """The path of the layer that a module is in ("model.layers.3"), empty outside of all."""
     pieces = module.split(".")
     at = next((i for i, piece in enumerate(pieces) if piece.isdigit()), None)

@@ -1,0 +1,101 @@
+"""Two finished runs brought together: comparability, lines, noise, waterfalls. What `kernelroof diff` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kernelroof.models.errors import UsageError
+from kernelroof.profile.finished_run import FinishedRun
+from kernelroof.roofline.comparability import Difference, differences, not_comparable, same_setup
+from kernelroof.roofline.diff_noise import PhaseChange, Wall
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Comparison(NamedTuple):
+    """Run B against run A. All times are per forward."""
+
+    names: tuple[str, str]
+    phases: dict[str, PhaseChange]
+    lines: pd.DataFrame
+    """`diff.aligned` with `diff_noise.judged`, most changed first within each phase"""
+    terms: pd.DataFrame
+    """`diff.waterfalls`"""
+    setup: list[Difference]
+    warnings: list[str]
+    """what makes figures of the two incomparable or doubtful"""
+    roofs_pct: float
+    """how far B's measured memory roof is from A's"""
+    roofs: tuple[Any, Any]
+
+
+def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
+    """Compare two runs of `kernelroof profile`.
+
+    Raises:
+        UsageError: they have no phase in common.
+        OutputError: a file of theirs is missing or damaged.
+    """
+    from kernelroof.roofline.diff import Side, aligned, line_of, waterfalls
+    from kernelroof.roofline.diff_noise import judged, line_samples, own_noise, phase_change
+
+    steps = [{phase: run.steps(phase) for phase in run.walls} for run in (a, b)]
+    if not set(steps[0]) & set(steps[1]):
+        raise UsageError(f"{a.path} and {b.path} have no phase in common", "Compare two runs of one kind.")
+    setup = differences(a.record, b.record)
+    same = same_setup(setup)
+    walls = {
+        phase: (_wall(a.walls[phase], steps[0][phase]), _wall(b.walls[phase], steps[1][phase]))
+        for phase in steps[0]
+        if phase in steps[1]
+    }
+    lines = aligned(Side(a.kernels, steps[0]), Side(b.kernels, steps[1]))
+    where: dict[tuple[str, str, str], tuple[str, str]] = {}
+    for phase in walls:
+        of_phase = line_of(*(_units(run.kernels, phase) for run in (a, b)))
+        where |= {(phase, *unit): line for unit, line in of_phase.items()}
+    noise = [own_noise(line_samples(run.repeats, where)) for run in (a, b)]
+    table, drift = judged(lines, walls, noise, same_setup=same)
+    roofs = (a.ceilings, b.ceilings)
+    roofs_pct = 100 * (roofs[1].byte_s / roofs[0].byte_s - 1)
+    phases = {p: phase_change(w, drift.get(p, 0.0), roofs_pct, same_setup=same) for p, w in walls.items()}
+    doubts = [f"{name}: {d}" for name, run in zip("AB", (a, b), strict=True) for d in _doubts(run)]
+    order = table.assign(_far=(table["delta_ns"]).abs())
+    ordered = order.sort_values(["phase", "_far"], ascending=[False, False], kind="stable").drop(columns="_far")
+    return Comparison(
+        names=(str(a.path), str(b.path)),
+        phases=phases,
+        lines=ordered.reset_index(drop=True),
+        terms=waterfalls(a.waterfall, b.waterfall, steps[0], steps[1]),
+        setup=setup,
+        warnings=[*not_comparable(setup), *doubts],
+        roofs_pct=roofs_pct,
+        roofs=roofs,
+    )
+
+
+def slower(found: Comparison, limit_pct: float) -> list[str]:
+    """A sentence for each phase of B that is slower than A by more than a limit and by more than noise."""
+    return [
+        f"{phase} is {change.change_pct:.1f} % slower, beyond {limit_pct:g} % and the noise floor of "
+        f"{change.noise_pct:.1f} %"
+        for phase, change in found.phases.items()
+        if change.changed and change.change_pct > limit_pct
+    ]
+
+
+def _units(kernels: pd.DataFrame, phase: str) -> set[tuple[str, str]]:
+    from kernelroof.roofline.summary import role_of
+
+    rows = kernels[kernels["phase"] == phase]
+    return {(role_of(str(m)), str(k)) for m, k in zip(rows["module"], rows["kind"], strict=True)}
+
+
+def _wall(record: Mapping[str, Any], steps: int) -> Wall:
+    return Wall(record["bare_ns"] / steps, record["bare_min_ns"] / steps, record["bare_max_ns"] / steps)
+
+
+def _doubts(run: FinishedRun) -> list[str]:
+    return sorted({doubt for wall in run.walls.values() for doubt in wall["doubts"]})

@@ -1,0 +1,82 @@
+"""`kernelroof diff A B`: two runs compared, for people, for scripts, and as a gate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from kernelroof.models.errors import UsageError
+from kernelroof.profile.compare_runs import Comparison, compare, slower
+from kernelroof.profile.finished_run import FinishedRun
+from kernelroof.profile.progress import progress
+from kernelroof.profile.runfolder import write_text
+
+GATE_CLOSED = 3
+"""Exit status where --fail-over found a phase slower."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare `args.a` with `args.b`; see `profile.run_options`."""
+    limit = _limit(args.fail_over)
+    if args.top < 1:
+        raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
+    with progress("comparing"):
+        found = compare(FinishedRun(args.a), FinishedRun(args.b))
+    if args.out:
+        write_text(Path(args.out), _page(found))
+    if args.json:
+        print(json.dumps(record(found, limit), indent=2, allow_nan=False))
+    else:
+        from kernelroof.roofline.diff_text import diff_lines
+
+        print("\n".join(diff_lines(found.names, found.phases, found.lines, found.terms, found.setup, found.warnings,
+                                   top=args.top)))  # fmt: skip
+        if args.out:
+            print(f"\n{args.out}")
+    closed = slower(found, limit) if limit is not None else []
+    for words in closed:
+        print(f"FAIL: {words}" if not args.json else "", end="\n" if not args.json else "")
+    return GATE_CLOSED if closed else 0
+
+
+def record(found: Comparison, limit_pct: float | None = None) -> dict[str, Any]:
+    """A comparison as JSON: times in ns per forward, missing null."""
+    from kernelroof.roofline.columns import figure
+
+    def plain(row: dict[Any, Any]) -> dict[str, Any]:
+        return {str(k): v if isinstance(v, (str, bool)) else figure(v) for k, v in row.items()}
+
+    return {
+        "a": found.names[0],
+        "b": found.names[1],
+        "setup": [d._asdict() for d in found.setup],
+        "warnings": found.warnings,
+        "roofs_pct": figure(found.roofs_pct),
+        "phases": {name: {k: v if isinstance(v, bool) else figure(v) for k, v in change._asdict().items()}
+                   for name, change in found.phases.items()},
+        "lines": [{**plain(row), "changed": bool(row["changed"])} for row in found.lines.to_dict("records")],
+        "terms": [plain(row) for row in found.terms.to_dict("records")],
+        "failed": slower(found, limit_pct) if limit_pct is not None else [],
+    }  # fmt: skip
+
+
+def _page(found: Comparison) -> str:
+    from kernelroof.roofline.diff_data import diff_data
+    from kernelroof.roofline.html import page
+
+    data = diff_data(record(found), found.roofs)
+    return page("diff", data, title=data["title"])
+
+
+def _limit(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"--fail-over is {text}", "Give a percentage, such as 5%.")
+    return value

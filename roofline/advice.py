@@ -1,0 +1,203 @@
+"""What to do about a kernel, and what to say of a phase: sentences out of figures.
+
+Each sentence follows from the figures beside it: the bound and the share of the roof decide, the kind of module and
+op choose the words. What is not known is said, with the way to know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+from kernelroof.roofline.ceilings import Ceilings
+from kernelroof.roofline.summary import PhaseSummary
+from kernelroof.roofline.units import fixed, quantity, seconds
+from kernelroof.roofline.waterfall import WORDS
+
+_PRODUCTS = ("mm", "addmm", "bmm", "matmul", "linear", "baddbmm", "gemm", "gemv", "cutlass", "cublas", "xmma", "nvjet")
+_ATTENTION = ("scaled_dot_product", "flash", "fmha", "attention")
+_FUSED = "torch.compile fuses it with its neighbours"
+_LOSSES = ("one_after_another_ns", "left_out_ns", "roofs_ns", "traffic_ns", "kernels_ns", "unmatched_ns", "idle_ns")
+
+
+class Setting(NamedTuple):
+    """Where a kernel ran."""
+
+    phase: str
+    steps: int
+    on_gpu: bool
+    batch: int
+    cache: str
+    """dynamic or static"""
+    ceilings: Ceilings
+
+
+def sentences(kernels: pd.DataFrame, setting: Setting) -> list[str]:
+    """One sentence for each row of `summary.kernel_table`: what bounds it and what would help."""
+    return [sentence(row, setting) for row in kernels.to_dict("records")]
+
+
+def sentence(row: Mapping[Any, Any], setting: Setting) -> str:
+    """The sentence for one kernel role; see `sentences`."""
+    if pd.isna(row["time_ns"]):
+        return "estimated, but not recorded: nothing to change"
+    bound, name = str(row["bound"]), f"{row['op']} {row['kernel']}".lower()
+    if bound == "unknown":
+        reason = "figures are missing" if pd.isna(row["reason"]) else str(row["reason"])
+        return f"not judged: {reason}"
+    if str(row["reason"]).startswith("no work"):
+        return "no work, only its dispatch costs: fewer calls, or torch.compile, which leaves it out"
+    if str(row["kind"]) == "cache" and setting.phase == "decode" and setting.cache == "dynamic":
+        return f"{_share(row)}: copies the KV cache each step; a static cache is written in place"
+    if any(word in name for word in _ATTENTION):
+        return f"{_share(row)}: {_attention(bound, setting)}"
+    if _is_product(name):
+        return f"{_share(row)}: {_product(row, bound, setting)}"
+    if bound == "memory":
+        return f"{_share(row)}: only fewer passes over its data help; {_FUSED}"
+    if bound == "compute":
+        return f"{_share(row)}: near its roof, only less work or a narrower type helps"
+    each = float(row["time_ns"]) / max(1, int(row["launches"]))
+    return f"{_share(row)} in launches of {seconds(each / 1e9, 2)}: {_FUSED}"
+
+
+def _attention(bound: str, setting: Setting) -> str:
+    if bound == "memory":
+        return "it reads the KV cache; fewer bytes (a narrower KV format, fewer KV heads) would help"
+    if bound == "compute":
+        return "near its roof, only a narrower type or a shorter context helps"
+    if setting.phase == "decode":
+        return "one query a head leaves the machine idle; a kernel that splits the context, or a larger batch"
+    return "another fused attention kernel (--attn), or longer blocks of queries"
+
+
+def _product(row: Mapping[Any, Any], bound: str, setting: Setting) -> str:
+    ridge = setting.ceilings.ridge
+    by_memory = pd.notna(row["intensity"]) and float(row["intensity"]) < ridge
+    if bound == "memory":
+        return "it streams its weights; fewer bytes (narrower weights) or more tokens for each reading (a larger batch)"
+    if bound == "compute":
+        return "near its roof, only a narrower type or less work helps"
+    if bound == "latency":
+        return "too short to fill the machine; merge it with its neighbours (one QKV or gate-up product) or batch more"
+    if by_memory:
+        moved = quantity(float(row["attained_byte_s"]), "B/s", 3)
+        roof = quantity(setting.ceilings.byte_s, "B/s", 3)
+        layout = "another kernel for few rows" if setting.on_gpu else "packed weights or another matrix library"
+        return f"streams {moved} where {roof} are there; {layout}, or a larger batch"
+    done, peak = quantity(float(row["attained_flop_s"]), "FLOP/s", 3), quantity(setting.ceilings.flop_s, "FLOP/s", 3)
+    return f"reaches {done} of {peak}; other tile or matrix sizes, or another matrix library"
+
+
+def _is_product(name: str) -> bool:
+    words = name.replace("::", " ").replace("_", " ").replace("<", " ").split()
+    return any(w in _PRODUCTS for w in words) or any(p in name for p in _PRODUCTS if len(p) > 5)
+
+
+def _share(row: Mapping[Any, Any]) -> str:
+    words = {"memory": "memory-bound", "compute": "compute-bound", "latency": "latency-bound"}
+    bound = words.get(str(row["bound"]), str(row["bound"]))
+    return bound if pd.isna(row["pct_of_roof"]) else f"{bound}, {_percent(float(row['pct_of_roof']))} of its roof"
+
+
+def phase_answers(
+    summary: PhaseSummary,
+    modules: pd.DataFrame,
+    kernels: pd.DataFrame,
+    terms: Mapping[str, int],
+    setting: Setting,
+) -> list[tuple[str, str]]:
+    """What a reader asks first, answered with figures per step: what bounds it, what wastes most, what to do.
+
+    Args:
+        modules, kernels: `summary.module_table`, `summary.kernel_table`.
+        terms: the phase's terms of `kernelroof.roofline.waterfall`.
+    """
+    return [
+        ("What bounds it?", _what_bounds(summary, terms, setting)),
+        ("Which module wastes most?", _what_wastes(summary, modules)),
+        ("What to do?", _what_to_do(summary, kernels, terms, setting)),
+    ]
+
+
+def _what_bounds(summary: PhaseSummary, terms: Mapping[str, int], setting: Setting) -> str:
+    roofs = setting.ceilings
+    parts = []
+    if summary.model is not None:
+        flops, moved = summary.model
+        memory = moved / roofs.byte_s >= flops / roofs.flop_s
+        what = (
+            f"{quantity(moved / summary.steps, 'B', 3)} at {quantity(roofs.byte_s, 'B/s', 3)}"
+            if memory
+            else f"{quantity(flops / summary.steps, 'FLOP', 3)} at {quantity(roofs.flop_s, 'FLOP/s', 3)}"
+        )
+        side = "memory" if memory else "compute"
+        parts.append(
+            f"By the model, {side}: {what} take {_time(summary.model_ns, summary)} "
+            f"({fixed(flops / moved, 3)} FLOP/B; the ridge is at {fixed(roofs.ridge, 3)})"
+        )
+    lost = sorted(((terms[t], t) for t in _LOSSES if terms.get(t, 0) > 0), reverse=True)[:3]
+    said = ", ".join(f"{_time(ns, summary)} for {WORDS[t]}" for ns, t in lost)
+    each = " per step" if summary.steps > 1 else ""
+    parts.append(f"It takes {_time(summary.wall_ns, summary)}{each}" + (f"; lost: {said}" if said else ""))
+    parts.append(
+        f"its kernels are {_BOUNDS.get(summary.bound, summary.bound)} for {summary.bound_pct:.0f} % of their time"
+    )
+    return ". ".join(p[0].upper() + p[1:] for p in parts) + "."
+
+
+_BOUNDS = {
+    "inefficient": "inefficient (far from any roof though they run long enough)",
+    "latency": "bound by latency",
+    "memory": "bound by memory",
+    "compute": "bound by compute",
+    "unknown": "without a verdict",
+}
+
+
+def _what_wastes(summary: PhaseSummary, modules: pd.DataFrame) -> str:
+    known = modules.dropna(subset=["recoverable_ns"])
+    if known.empty or not float(known["recoverable_ns"].sum()):
+        return "Nothing that is known to be recoverable."
+    worst = known.sort_values("recoverable_ns", ascending=False, kind="stable").iloc[0]
+    kinds = known.groupby("kind", sort=False)["recoverable_ns"].sum().sort_values(ascending=False)
+    each = " per step" if summary.steps > 1 else ""
+    share = 100 * float(kinds.iloc[0]) / summary.wall_ns if summary.wall_ns else 0.0
+    return (
+        f"{worst['role']}: {_time(worst['recoverable_ns'], summary)}{each} recoverable of "
+        f"{_time(worst['time_ns'], summary)}. By kind of module, {kinds.index[0]}: "
+        f"{_time(kinds.iloc[0], summary)}{each}, {_percent(share)} of the wall time."
+    )
+
+
+def _what_to_do(summary: PhaseSummary, kernels: pd.DataFrame, terms: Mapping[str, int], setting: Setting) -> str:
+    known = kernels.dropna(subset=["recoverable_ns"]).sort_values("recoverable_ns", ascending=False, kind="stable")
+    each = " per step" if summary.steps > 1 else ""
+    steps = []
+    # On a device the recording's own time lies in the gaps; the term that takes it off again is negative.
+    idle = max(0, terms.get("idle_ns", 0) + min(0, terms.get("dilation_ns", 0)))
+    for row in known.head(2).to_dict("records"):
+        if float(row["recoverable_ns"]) > 0:
+            gain = _time(row["recoverable_ns"], summary)
+            steps.append(
+                (float(row["recoverable_ns"]), f"{row['label']} (up to {gain}{each}): {sentence(row, setting)}")
+            )
+    if summary.wall_ns and idle > 0.05 * summary.wall_ns:
+        cure = (
+            "torch.compile or CUDA graphs, or a larger batch" if setting.on_gpu else "torch.compile, or a larger batch"
+        )
+        share = _percent(100 * idle / summary.wall_ns)
+        steps.append((idle, f"no kernel runs for {_time(idle, summary)}{each} ({share}), Python and dispatch: {cure}"))
+    if not steps:
+        return "Nothing measured stands out; the model itself would have to do less."
+    steps.sort(key=lambda s: -s[0])
+    return " ".join(f"{n}. {words}." for n, (_, words) in enumerate(steps, start=1))
+
+
+def _time(ns: Any, summary: PhaseSummary) -> str:
+    return "–" if ns is None or pd.isna(ns) else seconds(float(ns) / summary.steps / 1e9, 3)
+
+
+def _percent(value: float) -> str:
+    return f"{fixed(value, 2) if value < 10 else f'{value:.0f}'} %"

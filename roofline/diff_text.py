@@ -1,0 +1,131 @@
+"""A comparison of two runs for a terminal, in one screen."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from kernelroof.roofline.comparability import Difference
+from kernelroof.roofline.diff_noise import PhaseChange
+from kernelroof.roofline.text_table import text_table
+from kernelroof.roofline.units import fixed, seconds
+from kernelroof.roofline.waterfall import WORDS
+
+_WIDTH = 100
+_DASH = "–"
+
+
+def diff_lines(
+    names: tuple[str, str],
+    phases: Mapping[str, PhaseChange],
+    lines: pd.DataFrame,
+    terms: pd.DataFrame,
+    setup: Sequence[Difference],
+    warnings: Sequence[str],
+    *,
+    top: int = 8,
+) -> list[str]:
+    """Lines of at most 100 columns: set-ups, then each phase with its terms and most changed roles."""
+    out = [f"A {names[0]}", f"B {names[1]}"]
+    if setup:
+        out += _wrapped("set-up differs: " + "; ".join(f"{d.what} {_short(d.a)} -> {_short(d.b)}" for d in setup), "")
+    else:
+        out.append("one set-up: any difference is the machine's or the software's beneath")
+    for words in warnings:
+        out += _wrapped(words, "  ! ")
+    for phase, change in phases.items():
+        out += ["", phase_line(phase, change)]
+        out += phase_table(lines[lines["phase"] == phase], change, top)
+        out += terms_table(terms[terms["phase"] == phase], phase)
+    return out
+
+
+def phase_line(phase: str, change: PhaseChange) -> str:
+    """What became of a phase, in one sentence."""
+    what = "slower" if change.change_pct > 0 else "faster"
+    times = f"{seconds(change.a_ns / 1e9, 3)} -> {seconds(change.b_ns / 1e9, 3)} ({_signed(change.change_pct)} %)"
+    verdict = what if change.changed else "no change beyond the noise floor"
+    drift = f"; all of it {_signed(change.drift_pct)} % alike" if abs(change.drift_pct) >= 1 else ""
+    return f"{phase}: {times}, noise floor {fixed(change.noise_pct, 2)} %: {verdict}{drift}"
+
+
+def phase_table(lines: pd.DataFrame, change: PhaseChange, top: int) -> list[str]:
+    """The roles that changed, most first; a sentence where none did."""
+    changed = lines[lines["changed"]]
+    if changed.empty:
+        return [f"  {len(lines)} roles compared, none changed by more than noise"]
+    body = []
+    for row in changed.head(top).to_dict("records"):
+        of = "" if not change.a_ns else f"{_signed(100 * row['delta_ns'] / change.a_ns)}"
+        body.append(
+            [
+                f"{_tail(str(row['module']), 34)} ({row['kind']})",
+                _time(row["a_time_ns"]),
+                _time(row["b_time_ns"]),
+                _delta(row["delta_ns"]),
+                of,
+                f"{_one(row['a_pct_of_roof'])} -> {_one(row['b_pct_of_roof'])}",
+                row["says"],
+            ]
+        )
+    heads = ["role", "A", "B", "B - A", "% of wall", "% of roof", ""]
+    text = text_table(heads, body, left=(0, 6)).splitlines()
+    rest = len(changed) - top
+    return [*text, *([f"and {rest} more"] if rest > 0 else []), *_renamed(changed)]
+
+
+def terms_table(terms: pd.DataFrame, phase: str) -> list[str]:
+    """The waterfalls of both runs beside each other; terms that are nothing in both are left out."""
+    body = []
+    for row in terms.to_dict("records"):
+        if row["a_ns"] or row["b_ns"]:
+            words = "bare wall time" if row["term"] == "total_ns" else WORDS[str(row["term"])]
+            body.append([words, _ms(row["a_ns"]), _ms(row["b_ns"]), _delta(row["b_ns"] - row["a_ns"])])
+    if not body:
+        return []
+    return text_table([f"{phase}: where the time goes", "A ms", "B ms", "B - A"], body, left=(0,)).splitlines()
+
+
+def _renamed(changed: pd.DataFrame) -> list[str]:
+    """Kernels that go by other names in changed roles."""
+    lines = []
+    for row in changed.head(4).to_dict("records"):
+        a, b = row["a_names"], row["b_names"]
+        if not pd.isna(a) and not pd.isna(b) and a != b:
+            words = f"{_tail(str(row['module']), 40)}: {_short(str(a), 60)} -> {_short(str(b), 60)}"
+            lines += _wrapped(f"other kernels in {words}", "  ")
+    return lines
+
+
+def _wrapped(words: str, indent: str) -> list[str]:
+    return textwrap.wrap(words, _WIDTH, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _tail(words: str, room: int) -> str:
+    short = words.removeprefix("model.").removeprefix("layers.")
+    return short if len(short) <= room else f"…{short[len(short) - room + 1 :]}"
+
+
+def _short(words: str, room: int = 40) -> str:
+    return words if len(words) <= room else f"{words[: room - 1]}…"
+
+
+def _time(ns: float) -> str:
+    return _DASH if pd.isna(ns) else seconds(ns / 1e9, 3)
+
+
+def _ms(ns: float) -> str:
+    return ("-" if ns < 0 else "") + fixed(abs(ns) / 1e6, 3)
+
+
+def _delta(ns: float) -> str:
+    return f"{'-' if ns < 0 else '+'}{seconds(abs(ns) / 1e9, 3)}"
+
+
+def _signed(pct: float) -> str:
+    return f"{'-' if pct < 0 else '+'}{abs(pct):.1f}"
+
+
+def _one(pct: float) -> str:
+    return _DASH if pd.isna(pct) else f"{pct:.0f}"
