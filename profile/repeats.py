@@ -7,6 +7,7 @@ often as costs little; of these recordings only times by role and step are kept 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,32 +48,29 @@ def write_spread(run: Pipeline, timeline: Timeline) -> None:
     import pandas as pd
     from kernelroof.roofline.spread import all_steps, role_steps, step_spread, wall_spread, with_launches
 
-    again = enumerate(_rows_again(run, timeline.walls), start=1)
-    steps = all_steps([role_steps(timeline.rows), *(role_steps(more, number) for number, more in again)])
+    steps = all_steps(
+        role_steps(one.rows, number, paces(one.walls, timeline.walls) if run.scaled else None)
+        for number, one in enumerate(chain([timeline], _again(run)))
+    )
     run.write_csv(STEPS, steps)
     spread = with_launches(step_spread(steps), timeline.rows)
     run.write_csv(SPREAD, pd.concat([wall_spread(run.bare), spread], ignore_index=True)[list(spread)])
 
 
-def on_first_scale(
-    rows: pd.DataFrame, walls: Mapping[str, PhaseWall], first: Mapping[str, PhaseWall]
-) -> pd.DataFrame:
-    """Rows of a further recording on the clock of the first: a recording that was slower stays slower.
+def paces(walls: Mapping[str, PhaseWall], first: Mapping[str, PhaseWall]) -> dict[str, float]:
+    """By phase, how much longer a recording took than the first, as a ratio.
 
-    Each recording by itself is brought to the bare run's time, so their sums would be alike whatever the machine
-    did meanwhile, and the time of what takes nearly all of a phase would look steady in any case.
+    On a CPU each recording by itself is brought to the bare run's time, so their sums would be alike whatever the
+    machine did meanwhile, and what takes nearly all of a phase would look steady in any case. On a GPU durations
+    are true as they are.
     """
-    slower = {phase: wall.recorded_ns / first[phase].recorded_ns for phase, wall in walls.items()}
-    factor = rows["phase"].map(slower).fillna(1.0).astype("float64")
-    out: pd.DataFrame = rows.assign(time_ns=(rows["time_ns"].astype("float64") * factor).round().astype("Int64"))
-    return out
+    return {phase: wall.recorded_ns / first[phase].recorded_ns for phase, wall in walls.items()}
 
 
-def _rows_again(run: Pipeline, first: Mapping[str, PhaseWall]) -> Iterator[pd.DataFrame]:
-    """The rows of each recording that was made again; see `on_first_scale`. On a GPU durations are true as they are."""
+def _again(run: Pipeline) -> Iterator[Timeline]:
+    """Each recording that was made again, on the bare run's clock."""
     from kernelroof.profile.kernels_stage import rows_of_trace
 
     traces: list[Path] = sorted(run.folder.path.glob(TRACES)) if run.sources.timeline == "torch" else []
     for trace in traces:
-        again = rows_of_trace(run, trace)
-        yield on_first_scale(again.rows, again.walls, first) if run.scaled else again.rows
+        yield rows_of_trace(run, trace)

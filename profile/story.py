@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.roofline.card import estimate_card
 from kernelroof.roofline.text import new_console, print_conventions, print_phase
@@ -11,7 +12,6 @@ from kernelroof.roofline.units import counted, fixed, seconds
 from kernelroof.roofline.waterfall_text import waterfall_lines
 
 if TYPE_CHECKING:
-    import pandas as pd
     from kernelroof.profile.pipeline import Pipeline
 
 

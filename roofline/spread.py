@@ -37,13 +37,17 @@ _ALL_PAIRS = 200
 """Up to so many steps every pair of them votes on the trend; beyond, each with the one half of all steps later."""
 
 
-def role_steps(kernels: pd.DataFrame, recording: int = 0) -> pd.DataFrame:
-    """One row per phase, step and kernel role: `time_ns` of all its `launches` in that step.
+def role_steps(
+    kernels: pd.DataFrame, recording: int = 0, pace: Mapping[str, float] | None = None
+) -> pd.DataFrame:
+    """One row per phase, step and kernel role: `time_ns` of all its `launches` in that step; and `pace`.
 
     Args:
         kernels: rows of kernels.csv, or of any table with its keys, `kind`, `count` and `time_ns`. Rows without a
             step belong to no forward, and rows without a time tell nothing: both are left out.
         recording: number of the recording they are of.
+        pace: by phase, what the times have to be multiplied by to be those of a slower or faster recording, where
+            each recording's were brought to one total; None: they are as they were recorded.
     """
     rows = with_roles(kernels[kernels["step"].notna() & kernels["time_ns"].notna()])
     count = numbers(rows["count"])
@@ -51,6 +55,7 @@ def role_steps(kernels: pd.DataFrame, recording: int = 0) -> pd.DataFrame:
     keys = ["phase", "step", *KERNEL]
     sums = work.groupby(keys, sort=False, dropna=False)[["time_ns", "launches"]].sum().reset_index()
     sums.insert(0, "recording", recording)
+    sums["pace"] = sums["phase"].map(pace or {}).astype("float64").fillna(1.0)
     out: pd.DataFrame = sums.astype({"step": "int64", "time_ns": "int64", "launches": "int64"})
     return out
 
@@ -65,7 +70,8 @@ def step_spread(steps: pd.DataFrame) -> pd.DataFrame:
     """Per scope (phase, module, kernel) the median and spread of the time in one step: most of spread.csv.
 
     Args:
-        steps: of `role_steps`, of one or several recordings, one below the other.
+        steps: of `role_steps`, of one or several recordings, one below the other. A time is `time_ns * pace`: a
+            slow recording counts as slow.
 
     Returns:
         `phase`, `scope`, `role`, `kind`, `op`, `kernel` (null where the scope is wider), FIGURES and `reason`:
@@ -81,7 +87,7 @@ def step_spread(steps: pd.DataFrame) -> pd.DataFrame:
 
         With one sample all but the median are null: a spread is then not known.
     """
-    return _spread_of(steps, SCOPES)
+    return _spread_of(steps.assign(time_ns=steps["time_ns"] * steps["pace"]), SCOPES)
 
 
 def wall_spread(bare: Mapping[str, Any]) -> pd.DataFrame:

@@ -141,6 +141,15 @@ def test_recordings_that_differ_are_seen_though_their_steps_do_not() -> None:
     assert found["growth_pct"] == pytest.approx(0)
 
 
+def test_a_slow_recording_is_seen_though_its_times_were_brought_to_the_same_total() -> None:
+    steps = all_steps(role_steps(table([row("prefill", 0, UP, 100)]), i, {"prefill": 1 + i / 10}) for i in range(3))
+    assert steps["time_ns"].tolist() == [100] * 3
+    assert steps["pace"].tolist() == pytest.approx([1, 1.1, 1.2])
+    found = one(step_spread(steps), "kernel", "prefill")
+    assert found["step_median_ns"] == pytest.approx(110)
+    assert found["between_pct"] == pytest.approx(100 * 10 / 110)
+
+
 def test_prefill_has_one_sample_a_recording() -> None:
     found = one(
         step_spread(all_steps(role_steps(table([row("prefill", 0, UP, t)]), i) for i, t in enumerate((90, 100, 130)))),
