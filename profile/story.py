@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pandas as pd
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.roofline.card import estimate_card
+from kernelroof.roofline.spread_text import samples
 from kernelroof.roofline.text import new_console, print_conventions, print_phase
-from kernelroof.roofline.units import counted, fixed, seconds
+from kernelroof.roofline.units import seconds
 from kernelroof.roofline.waterfall_text import waterfall_lines
 
 if TYPE_CHECKING:
@@ -80,19 +80,3 @@ def clocks(run: Pipeline, phase: str) -> str:
         else ""
     )
     return f"{phase}: bare {bare} {each} ({how}), under the profiler {recorded}{scaled}"
-
-
-def samples(spread: pd.DataFrame, phase: str) -> str:
-    """One line on how many samples a phase's kernels have, and by how much they differ."""
-    rows = spread[(spread["phase"] == phase) & (spread["scope"] == "phase")]
-    if rows.empty:
-        return f"{phase}: no kernel has a step, so the spread of their times is not known"
-    row = rows.iloc[0]
-    if row["samples"] < 2:
-        return f"{phase}: its kernels were recorded in one forward only; the spread of their times is not known"
-    words = f"{phase}: its kernels were recorded in {counted(int(row['samples']), 'forward')}"
-    words += f" of {counted(int(row['recordings']), 'recording')}"
-    if pd.isna(row["noise_pct"]):
-        return f"{words}; {row['reason']}"
-    words += f"; their sum per forward: ± {fixed(row['noise_pct'], 2)} %"
-    return words if pd.isna(row["between_pct"]) else f"{words}, recordings ± {fixed(row['between_pct'], 2)} %"
