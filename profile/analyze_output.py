@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from kernelroof.parsers.rounds import forward_of
 from kernelroof.profile.runfolder import RunFolder, write_json
 from kernelroof.roofline.counted_text import print_kernels, print_phases, print_roofs, print_verdicts, said
 from kernelroof.roofline.kernel_groups import kernels_of, on_clock
@@ -61,7 +60,7 @@ def recorded_steps(analysis: Analysis, inputs: Inputs) -> pd.DataFrame | None:
     timeline = next(iter(inputs.timelines), None)
     if analysis.table is None or timeline is None or timeline.rounds is None or timeline.rounds.isna().all():
         return None
-    rows = analysis.table.assign(time_ns=analysis.table["timeline_ns"], step=forward_of(analysis.table))
+    rows = analysis.table.assign(time_ns=analysis.table["timeline_ns"])
     rounds = pd.Series(timeline.rounds.to_numpy(), rows.index)
     passes = [role_steps(rows[rounds == number], int(number)) for number in sorted(rounds.dropna().unique())]
     return all_steps(passes)

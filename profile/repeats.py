@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from kernelroof.roofline.steady import total_ns
 
 if TYPE_CHECKING:
-    import pandas as pd
     from kernelroof.profile.kernels_stage import Timeline
     from kernelroof.profile.pipeline import Pipeline
     from kernelroof.roofline.wall import PhaseWall

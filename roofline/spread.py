@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from kernelroof.parsers.rounds import forward_of
 from kernelroof.roofline.place import numbers
 from kernelroof.roofline.summary import with_roles
 
@@ -49,7 +50,7 @@ def role_steps(
         pace: by phase, what the times have to be multiplied by to be those of a slower or faster recording, where
             each recording's were brought to one total; None: they are as they were recorded.
     """
-    rows = with_roles(kernels[kernels["step"].notna() & kernels["time_ns"].notna()])
+    rows = _in_forwards(kernels)
     count = numbers(rows["count"])
     work = rows[["phase", "step", *KERNEL]].assign(time_ns=numbers(rows["time_ns"]) * count, launches=count)
     keys = ["phase", "step", *KERNEL]
@@ -107,7 +108,7 @@ def with_launches(spread: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
 
     They differ by layer and step as well as by noise. Null where a row stands for several launches at once.
     """
-    rows = with_roles(kernels[kernels["step"].notna() & kernels["time_ns"].notna()])
+    rows = _in_forwards(kernels)
     rows = rows.assign(time_ns=numbers(rows["time_ns"]), count=numbers(rows["count"]))
     found = []
     for key, group in rows.groupby(["phase", *KERNEL], sort=False, dropna=False):
@@ -145,6 +146,11 @@ def trend(step: NDArray[np.int64], time_ns: NDArray[np.float64], recording: NDAr
             slopes.append((y[second] - y[first]) / (x[second] - x[first]))
     together = np.concatenate(slopes)
     return float(np.median(together)) if len(together) else 0.0
+
+
+def _in_forwards(kernels: pd.DataFrame) -> pd.DataFrame:
+    rows = kernels.assign(step=forward_of(kernels))
+    return with_roles(rows[rows["step"].notna() & rows["time_ns"].notna()])
 
 
 def _spread_of(steps: pd.DataFrame, scopes: Mapping[str, Sequence[str]]) -> pd.DataFrame:
