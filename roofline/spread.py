@@ -38,9 +38,7 @@ _ALL_PAIRS = 200
 """Up to so many steps every pair of them votes on the trend; beyond, each with the one half of all steps later."""
 
 
-def role_steps(
-    kernels: pd.DataFrame, recording: int = 0, pace: Mapping[str, float] | None = None
-) -> pd.DataFrame:
+def role_steps(kernels: pd.DataFrame, recording: int = 0, pace: Mapping[str, float] | None = None) -> pd.DataFrame:
     """One row per phase, step and kernel role: `time_ns` of all its `launches` in that step; and `pace`.
 
     Args:
