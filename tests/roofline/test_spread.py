@@ -130,9 +130,7 @@ def test_disturbed_steps_do_not_turn_the_line(steps: int) -> None:
 
 def test_recordings_that_differ_are_seen_though_their_steps_do_not() -> None:
     """Two recordings, each steady, one 10 % slower."""
-    recordings = [
-        role_steps(table([row("decode", k, UP, t) for k in range(8)]), i) for i, t in enumerate((1000, 1100))
-    ]
+    recordings = [role_steps(table([row("decode", k, UP, t) for k in range(8)]), i) for i, t in enumerate((1000, 1100))]
     found = one(step_spread(all_steps(recordings)), "kernel")
     assert (found["samples"], found["recordings"]) == (16, 2)
     assert found["step_median_ns"] == 1050
