@@ -63,7 +63,7 @@ function drawDetail() {
 }
 const pick = (row, words = nameOf(row)) => element("button", { type: "button", class: "link", onclick: () => chooseRow(row) }, words);
 function roleDetail(r) {
-  const spread = none(r.step_median_ns) ? DASH : `${time(r.step_median_ns)}; quartiles ${time(r.step_low_ns)} to ${time(r.step_high_ns)} of ${grouped(r.samples)}`;
+  const spread = none(r.step_median_ns) ? DASH : `${time(r.step_median_ns)}; quartiles ${time(r.step_low_ns)} to ${time(r.step_high_ns)} of ${grouped(r.samples)} forwards`;
   const indices = launchesOf.get(r.index) ?? [];
   const holder = element("div", { class: "launches" });
   if (indices.length) {
