@@ -80,3 +80,30 @@ def test_the_ideal_is_the_closed_form_at_the_highest_roofs(sweep, table, config)
         seconds = max(cost.flops / roofs.flop_s, cost.bytes / roofs.byte_s)
         assert row["ideal_ms"] == pytest.approx(1e3 * seconds / FORWARDS[row["phase"]])
         assert row["intensity"] == pytest.approx(cost.flops / cost.bytes)
+
+
+def test_finished_points_are_not_measured_again(sweep, config):
+    """The same command goes on: what is there stays, a folder that is gone is made again."""
+    kept = sweep / "points/batch1_prompt16/trace.json.gz"
+    before = kept.stat().st_mtime_ns, kept.read_bytes()
+    (sweep / "sweep.csv").unlink()
+    lost = sweep / "points/batch2_prompt16"
+    lost.rename(sweep.parent / "lost")
+    assert main(["profile", str(config), "--out", str(sweep), *LISTS, *OPTIONS]) == POINT_FAILED
+    assert (kept.stat().st_mtime_ns, kept.read_bytes()) == before
+    assert json.loads((lost / "run.json").read_text())["status"] == "complete"
+    assert len(pd.read_csv(sweep / "sweep.csv")) == 4
+
+
+def test_lists_are_refused_before_a_program(capsys):
+    assert main(["profile", "tiny-llama", "--batch", "1,2", "--", "python", "x.py"]) == 2
+    assert "another program" in capsys.readouterr().err
+
+
+def test_the_plan_of_a_sweep_names_every_point_and_starts_nothing(tmp_path, config, capsys):
+    out = tmp_path / "none"
+    assert main(["profile", str(config), "--plan", "--out", str(out), "--batch", "1,2", "--prompt", "16"]) == 0
+    said = capsys.readouterr().out
+    assert "batch 1, prompt 16:" in said
+    assert "batch 2, prompt 16:" in said
+    assert not out.exists()
