@@ -8,12 +8,11 @@ module that is above both, so that every nanosecond of either run is in exactly 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 from kernelroof.parsers.schema import ROOT_MODULE, UNATTRIBUTED
-from kernelroof.roofline.place import aggregate, numbers, ratio
+from kernelroof.roofline.place import aggregate, numbers
 from kernelroof.roofline.summary import with_roles
 
 WHOLE = "(model)"
@@ -139,9 +138,5 @@ def waterfalls(
         for term in (*TERMS, "total_ns"):
             values = [float(f.iloc[0][term]) / s[phase] for f, s in zip(found, (steps_a, steps_b), strict=True)]
             rows.append({"phase": phase, "term": term, "a_ns": values[0], "b_ns": values[1]})
-    return pd.DataFrame(rows, columns=["phase", "term", "a_ns", "b_ns"])
-
-
-def change_pct(a: Any, b: Any) -> Any:
-    """100 (b - a) / a; null where either is missing or a is 0."""
-    return ratio(100 * (np.asarray(b, float) - np.asarray(a, float)), np.asarray(a, float))
+    table: pd.DataFrame = pd.DataFrame(rows, columns=["phase", "term", "a_ns", "b_ns"])
+    return table

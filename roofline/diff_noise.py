@@ -127,7 +127,7 @@ def judged(
         sigma = min(100 * apart, MOST_SIGMA_PCT) / 100 if same_setup else 0.0
         own = np.array(
             [
-                np.hypot(*(side.get(key, 0.0) for side in noise))
+                float(np.hypot(noise[0].get(key, 0.0), noise[1].get(key, 0.0)))
                 for key in zip(phases, out["module"].astype(str), out["kind"].astype(str), strict=True)
             ]
         )
