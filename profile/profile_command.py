@@ -9,6 +9,7 @@ from pathlib import Path
 from kernelroof.models.errors import UsageError
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import read_spec
+from kernelroof.profile.compile_options import compile_mode
 from kernelroof.profile.estimate_command import device_from, workload_from
 from kernelroof.profile.nsight_options import count_options
 
@@ -17,9 +18,15 @@ _SHOWN = 8
 
 def run(args: argparse.Namespace) -> int:
     """Profile `args.model` into a run folder; see `profile.cli` for the options."""
+    mode = compile_mode(args)
+    args.cache = args.cache or ("static" if mode else "dynamic")
     if args.target is not None:
         from kernelroof.profile.target_command import run_target
 
+        if mode is not None:
+            raise UsageError(
+                "--compile and a program after -- exclude each other", "Let the program compile its model."
+            )
         return run_target(args)
     if args.model is None:
         raise UsageError("profile needs a MODEL, or a program after --", "List the presets with `kernelroof models`.")
@@ -60,10 +67,11 @@ def run(args: argparse.Namespace) -> int:
         device=device,
         weights=args.weights,
         threads=args.threads,
-        depth=args.ranges,
+        depth="phase" if mode else args.ranges,
         seed=args.seed,
         repeats=args.repeats,
         head=workload.head,
+        compile=mode,
     )
     counting = count_options(args)
     if args.plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kernelroof.profile.compiled_record import compiled_lines
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.roofline.card import estimate_card
 from kernelroof.roofline.text import new_console, print_conventions, print_phase
@@ -25,6 +26,8 @@ def tell(run: Pipeline) -> None:
         console.print()
         for line in waterfall_lines(run.waterfall, phase, run.steps(phase), scaled=run.scaled):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in compiled_lines(run.folder.path) if run.compiled else []:
+        console.print(line, markup=False, soft_wrap=True)
     print_conventions(console, run.ceilings)
     console.print()
     for line in counting(run):
