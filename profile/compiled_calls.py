@@ -36,7 +36,8 @@ def calls_of(modules: frozenset[str]) -> list[dict[str, Any]]:
     from torch._inductor.virtualized import V
 
     made: dict[str, list[str]] = getattr(debug, "_inductor_triton_kernel_to_post_grad_node_info", {})
-    nodes = {node.name: node for node in V.graph.module.graph.nodes}
+    graph: Any = V.graph.module.graph
+    nodes = {node.name: node for node in graph.nodes}
     found = [(key.rpartition(":")[0], [nodes[n] for n in names if n in nodes]) for key, names in made.items()]
     times = Counter(node.name for _, members in found for node in members)
     return [_call(kernel, members, times, modules) for kernel, members in found]

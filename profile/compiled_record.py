@@ -66,8 +66,8 @@ def compiled_lines(folder: Path) -> list[str]:
     record = read_json(folder / COMPILED)
     calls = sum(len(g["calls"]) for g in record["graphs"])
     lines = [
-        f"torch.compile ({record['mode']}): compiled and warmed up in {seconds(record['seconds'])}, outside of all times; "
-        f"{len(record['graphs'])} graphs, {calls} kernel calls"
+        f"torch.compile ({record['mode']}): compiled and warmed up in {seconds(record['seconds'])}, outside of all "
+        f"times; {len(record['graphs'])} graphs, {calls} kernel calls"
     ]
     for phase, found in record["coverage"].items():
         total = sum(found.values())

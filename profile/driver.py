@@ -32,7 +32,7 @@ _COMPILE_PASSES = 3
 
 
 class Session(NamedTuple):
-    """A model ready to run. input_ids: int64 [batch, prompt], on the model's device. compiled: None if it runs eagerly."""
+    """A model ready to run. input_ids: int64 [batch, prompt], on the model's device. compiled: None if eager."""
 
     spec: DriverSpec
     model: torch.nn.Module

@@ -6,6 +6,7 @@ go by other names on a GPU; what runs between two anchors is what the calls betw
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,9 +14,8 @@ from kernelroof.parsers.schema import ROOT_MODULE
 
 DIFFERS = "the recorded kernels are not those of the compiled graph, in its order"
 NO_RECORD = "inductor did not tell which kernels its code calls"
-BETWEEN = "more kernels ran between two generated ones than calls explain"
 EXTRA = "no call of the compiled graph launches a kernel here"
-FEWER = "fewer kernels ran between two generated ones than were called"
+_PRODUCT = re.compile(r"::_?(mm|addmm|bmm|baddbmm|_?scaled_mm|_?scaled_dot_product\w*)$")
 
 
 class Call(NamedTuple):
@@ -80,7 +80,7 @@ def assign(calls: Sequence[Call], seen: Sequence[str]) -> Assigned:
 
     A generated kernel is found by its name, and only where all of them ran in the order of the calls. Between
     two of them (or to either end) lie the kernels of the library calls that are between them: of the one
-    call, if it is one; one each, if there are as many; else of any of them, for each launches at least one.
+    call, if it is one; one each, if there are as many and all are products or attention; else of any of them.
     """
     if not calls:
         return _nothing(seen, NO_RECORD)
@@ -101,21 +101,19 @@ def assign(calls: Sequence[Call], seen: Sequence[str]) -> Assigned:
         [*zip(found, anchors, strict=True), (len(seen), len(calls))],
         strict=True,
     ):
-        _between(range(k + 1, after), tuple(range(i + 1, last)), out)
+        between = tuple(range(i + 1, last))
+        _between(range(k + 1, after), between, [calls[n].kernel for n in between], out)
     return out
 
 
-def _between(kernels: range, calls: tuple[int, ...], out: Assigned) -> None:
-    """Give the kernels of one gap to the calls of that gap."""
+def _between(kernels: range, calls: tuple[int, ...], names: Sequence[str], out: Assigned) -> None:
+    """Give the kernels of one gap to the calls of that gap. A product launches at least one, a copy maybe none."""
     if not calls:
         return
+    one_each = len(kernels) == len(calls) and all(_PRODUCT.search(name) for name in names)
     for number, k in enumerate(kernels):
-        if len(kernels) < len(calls):
-            out.why[k] = FEWER
-        elif len(kernels) == len(calls):
-            out.calls[k], out.alone[k], out.why[k] = (calls[number],), True, ""
-        else:
-            out.calls[k], out.why[k] = calls, "" if len(calls) == 1 else BETWEEN
+        some = (calls[number],) if one_each else calls
+        out.calls[k], out.alone[k], out.why[k] = some, one_each, ""
 
 
 def _nothing(seen: Sequence[str], why: str) -> Assigned:

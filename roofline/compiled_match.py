@@ -12,19 +12,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from kernelroof.models.kinds import kind_of
 from kernelroof.parsers.kineto import Kineto
 from kernelroof.parsers.schema import ROOT_MODULE, SAMPLE_MODULE, UNATTRIBUTED
 from kernelroof.roofline.compiled_calls import Call, assign, calls_by_phase, common_module
 from kernelroof.roofline.match import Matched, matched_ops
-from kernelroof.roofline.match_rows import SHARED, WRAPPER, has_work, kernel_rows, op_rows, rows_of
+from kernelroof.roofline.match_rows import NO_OP, SHARED, WRAPPER, has_work, kernel_rows, op_rows, rows_of
 
 if TYPE_CHECKING:
     from kernelroof.models.ops import TracedOp
 
 _GRAPH = re.compile(r"^graph_\d+_(?=cpp_)")
-_DISPATCH = re.compile(r"^(Torch-Compiled Region|TorchDynamo Cache Lookup|Pregraph bytecode|AOTDispatcher|CompiledFx)")
+_DISPATCH = re.compile(
+    r"^(Torch-Compiled Region|TorchDynamo Cache Lookup|Pregraph bytecode|AOTDispatcher|## Call CompiledFx)"
+)
 FUSED = "a generated kernel: what it computes and moves is not known"
 NOT_SAME = "compiled code hands it other operands than the traced op has: FLOPs not known"
 _PRODUCTS = ("matmul", "attention", "scan")
@@ -260,7 +263,9 @@ def _found_kernels(kineto: Kineto, calls: Mapping[str, list[Call]]) -> dict[int,
 def _assigned(units: pd.DataFrame, names: pd.Series[str], calls: Mapping[str, list[Call]]) -> dict[int, Found]:
     """Assign units (in launch order) to calls, forward by forward."""
     out: dict[int, Found] = {}
-    for (phase, step), rows in units.groupby(["phase", "step"], sort=False):
+    place: Any
+    for place, rows in units.groupby(["phase", "step"], sort=False):
+        phase, step = place
         seen = [str(n) for n in names.loc[rows.index]]
         result = assign(calls.get(str(phase), []), seen)
         for event, some, alone, why in zip(rows["event"].tolist(), *result, strict=True):
@@ -282,26 +287,35 @@ def _inside(kineto: Kineto, found: Mapping[int, Found]) -> dict[int, int]:
 
 def coverage(kernels: pd.DataFrame, phase: str) -> dict[str, int]:
     """How far the kernels of a phase are known, in ns of its time: `module_ns` in a module (or the token choice),
-    `phase_ns` in the phase only, `dispatch_ns` in the run time of compiled code and outside of it."""
+    `phase_ns` in the phase only, `dispatch_ns` in the run time of compiled code. They are all of its kernels' time."""
     here = kernels[kernels["phase"] == phase]
     time_ns = here["time_ns"].astype("Int64") * here["count"].astype("Int64")
-    lost = (here["module"] == UNATTRIBUTED).to_numpy(bool)
-    own = (here["reason"].astype("string").fillna("").str.startswith(WRAPPER)).to_numpy(bool)
+    lost = _lost(here)
+    own = ~lost & here["reason"].astype("string").fillna("").str.startswith(WRAPPER).to_numpy(bool)
     return {
         "module_ns": int(time_ns[~lost & ~own].sum()),
         "phase_ns": int(time_ns[lost].sum()),
-        "dispatch_ns": int(time_ns[own & ~lost].sum()),
+        "dispatch_ns": int(time_ns[own].sum()),
     }
 
 
 def reasons_lost(kernels: pd.DataFrame, phase: str) -> list[str]:
     """Why kernels of a phase have no module: a line for each reason with kernels and time, most time first."""
-    lost = kernels[(kernels["phase"] == phase) & (kernels["module"] == UNATTRIBUTED)]
+    here = kernels[kernels["phase"] == phase]
+    lost = here[_lost(here)]
     if not len(lost):
         return []
     sums = lost.assign(reason=lost["reason"].fillna("not known")).groupby("reason")["time_ns"].agg(["count", "sum"])
     ordered = sums.sort_values(by="sum", ascending=False, kind="stable")
-    return [
-        f"{int(n)} kernels, {ns / 1e6:.3f} ms: {why}"
-        for why, (n, ns) in zip(ordered.index, ordered.to_numpy(), strict=True)
-    ]
+    rows = zip(ordered.index, ordered.to_numpy().tolist(), strict=True)
+    return [f"{int(n)} kernels, {ns / 1e6:.3f} ms: {why}" for why, (n, ns) in rows]
+
+
+def _lost(kernels: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which kernels are known by phase only: without a module, or directly in a step and no traced op."""
+    stray = kernels["reason"].astype("string").fillna("").str.startswith(NO_OP).to_numpy(bool)
+    module = kernels["module"].astype("string")
+    lost: npt.NDArray[np.bool_] = (module == UNATTRIBUTED).to_numpy(bool) | (
+        stray & (module == ROOT_MODULE).to_numpy(bool)
+    )
+    return lost
