@@ -6,6 +6,7 @@ go by other names on a GPU; what runs between two anchors is what the calls betw
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -72,23 +73,21 @@ def _call(record: Mapping[str, Any]) -> Call:
     )
 
 
-def assign(calls: Sequence[Call], seen: Sequence[str]) -> Assigned:
+def assign(calls: Sequence[Call], seen: Sequence[str], *, ops_named: bool) -> Assigned:
     """Find the call behind each recorded kernel of one forward, all in launch order.
 
     Args:
-        seen: names; a library's kernel by its aten op where the recording knows it, else by its own name.
+        seen: names of the recorded kernels.
+        ops_named: whether a library's kernel is recorded under the name of its aten op, as on a CPU.
 
-    A generated kernel is found by its name, and only where all of them ran in the order of the calls. Between
-    two of them (or to either end) lie the kernels of the library calls that are between them: of the one
-    call, if it is one; one each, if there are as many and all are products or attention; else of any of them.
+    A kernel with a known name is found by it, and only where all of those ran in the order of the calls.
+    Between two of them (or to either end) lie the kernels of the library calls that are between them: of the
+    one call, if it is one; one each, if there are as many and all are products or attention; else of any of
+    them. Fewer kernels than products there say that another graph ran.
     """
     if not calls:
         return _nothing(seen, NO_RECORD)
-    names_known = {c.kernel for c in calls if c.extern} & set(seen)
-    anchors = [i for i, c in enumerate(calls) if not c.extern or c.kernel in names_known]
-    if names_known and len(anchors) < len(calls):
-        # Some library calls are shown by their op and others by none: nobody can tell how many are missing.
-        return _nothing(seen, DIFFERS)
+    anchors = [i for i, c in enumerate(calls) if ops_named or not c.extern]
     wanted = {calls[i].kernel for i in anchors}
     found = [k for k, name in enumerate(seen) if name in wanted]
     if [seen[k] for k in found] != [calls[i].kernel for i in anchors]:
@@ -96,24 +95,18 @@ def assign(calls: Sequence[Call], seen: Sequence[str]) -> Assigned:
     out = _nothing(seen, EXTRA)
     for k, i in zip(found, anchors, strict=True):
         out.calls[k], out.alone[k], out.why[k] = (i,), True, ""
-    for (k, i), (after, last) in zip(
-        [(-1, -1), *zip(found, anchors, strict=True)],
-        [*zip(found, anchors, strict=True), (len(seen), len(calls))],
-        strict=True,
-    ):
+    edges = [(-1, -1), *zip(found, anchors, strict=True), (len(seen), len(calls))]
+    for (k, i), (after, last) in itertools.pairwise(edges):
         between = tuple(range(i + 1, last))
-        _between(range(k + 1, after), between, [calls[n].kernel for n in between], out)
+        kernels = range(k + 1, after)
+        products = sum(_PRODUCT.search(calls[n].kernel) is not None for n in between)
+        if products > len(kernels):
+            return _nothing(seen, DIFFERS)
+        one_each = len(kernels) == len(between) == products
+        for number, kernel in enumerate(kernels if between else ()):
+            out.calls[kernel] = (between[number],) if one_each else between
+            out.alone[kernel], out.why[kernel] = one_each, ""
     return out
-
-
-def _between(kernels: range, calls: tuple[int, ...], names: Sequence[str], out: Assigned) -> None:
-    """Give the kernels of one gap to the calls of that gap. A product launches at least one, a copy maybe none."""
-    if not calls:
-        return
-    one_each = len(kernels) == len(calls) and all(_PRODUCT.search(name) for name in names)
-    for number, k in enumerate(kernels):
-        some = (calls[number],) if one_each else calls
-        out.calls[k], out.alone[k], out.why[k] = some, one_each, ""
 
 
 def _nothing(seen: Sequence[str], why: str) -> Assigned:

@@ -82,7 +82,9 @@ def match_compiled_nsys(
     order = kernels.assign(
         _launch=[launched.get(int(e), s) for e, s in zip(kernels["event"], kernels["start_ns"], strict=True)]
     )
-    found = _assigned(order.sort_values(["_launch", "start_ns"], kind="stable"), order["kernel"].astype(str), calls)
+    found = _assigned(
+        order.sort_values(["_launch", "start_ns"], kind="stable"), order["kernel"].astype(str), calls, ops_named=False
+    )
     lost = {id(op) for op in base.unmatched_traced}
     used = {p for p, op in enumerate(traced_ops) if op.module == SAMPLE_MODULE and id(op) not in lost}
     return relabel(rows, found, {}, calls, traced_ops, used)
@@ -250,24 +252,26 @@ def _found_ops(kineto: Kineto, calls: Mapping[str, list[Call]]) -> dict[int, Fou
         elif module == ROOT_MODULE and (name in wanted.get(phase, ()) or name.startswith("cpp_")):
             unit[row] = in_unit[row] = True
     chosen = ops[np.array(unit, bool)].sort_values("start_ns", kind="stable")
-    return _assigned(chosen, plain, calls)
+    return _assigned(chosen, plain, calls, ops_named=True)
 
 
 def _found_kernels(kineto: Kineto, calls: Mapping[str, list[Call]]) -> dict[int, Found]:
     """The kernels of a GPU's recording that were launched by the model, by event."""
     kernels = kineto.kernels[(kineto.kernels["module"] == ROOT_MODULE) & (kineto.kernels["kind"] == "kernel")]
     ordered = kernels.sort_values(["launch_ns", "start_ns"], kind="stable", na_position="last")
-    return _assigned(ordered, kernels["name"].astype(str), calls)
+    return _assigned(ordered, kernels["name"].astype(str), calls, ops_named=False)
 
 
-def _assigned(units: pd.DataFrame, names: pd.Series[str], calls: Mapping[str, list[Call]]) -> dict[int, Found]:
+def _assigned(
+    units: pd.DataFrame, names: pd.Series[str], calls: Mapping[str, list[Call]], *, ops_named: bool
+) -> dict[int, Found]:
     """Assign units (in launch order) to calls, forward by forward."""
     out: dict[int, Found] = {}
     place: Any
     for place, rows in units.groupby(["phase", "step"], sort=False):
         phase, step = place
         seen = [str(n) for n in names.loc[rows.index]]
-        result = assign(calls.get(str(phase), []), seen)
+        result = assign(calls.get(str(phase), []), seen, ops_named=ops_named)
         for event, some, alone, why in zip(rows["event"].tolist(), *result, strict=True):
             out[int(event)] = Found(str(phase), int(step), some, alone, why)
     return out

@@ -6,7 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelroof.parsers.schema import ROOT_MODULE
-from kernelroof.roofline.compiled_calls import DIFFERS, EXTRA, NO_RECORD, Call, assign, calls_by_phase, common_module
+from kernelroof.roofline import compiled_calls
+from kernelroof.roofline.compiled_calls import (
+    DIFFERS,
+    EXTRA,
+    NO_RECORD,
+    Assigned,
+    Call,
+    calls_by_phase,
+    common_module,
+)
+
+
+def assign(calls: list[Call], seen: list[str], *, ops_named: bool = False) -> Assigned:
+    return compiled_calls.assign(calls, seen, ops_named=ops_named)
 
 
 def fused(name: str) -> Call:
@@ -42,7 +55,7 @@ def test_a_copy_may_launch_no_kernel_so_as_many_kernels_as_calls_prove_nothing()
 
 
 def test_on_a_cpu_library_kernels_have_the_name_of_their_op():
-    found = assign([extern(), fused("cpp_a"), extern()], ["aten::mm", "cpp_a", "aten::mm"])
+    found = assign([extern(), fused("cpp_a"), extern()], ["aten::mm", "cpp_a", "aten::mm"], ops_named=True)
     assert found.calls == [(0,), (1,), (2,)]
 
 
@@ -61,8 +74,14 @@ def test_where_generated_kernels_differ_nothing_is_known(seen):
 
 
 def test_a_missing_op_on_a_cpu_is_no_group():
-    found = assign([extern(), fused("cpp_a"), extern()], ["aten::mm", "cpp_a"])
+    found = assign([extern(), fused("cpp_a"), extern()], ["aten::mm", "cpp_a"], ops_named=True)
     assert found.calls == [(), ()]
+
+
+def test_a_product_without_a_kernel_is_another_graph():
+    found = assign([fused("a"), extern(), fused("b"), extern()], ["a", "b", "gemm"])
+    assert found.calls == [()] * 3
+    assert assign([fused("a"), extern("aten::copy_"), fused("b")], ["a", "b"]).calls == [(0,), (2,)]
 
 
 def test_kernels_without_a_call_and_without_a_record():
