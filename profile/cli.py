@@ -38,6 +38,7 @@ _ESTIMATE_EPILOG = """examples:
 _PROFILE_EPILOG = """examples:
   kernelroof profile tiny-llama
   kernelroof profile tiny-qwen --batch 4 --prompt 256 --output 16 --out runs/qwen
+  kernelroof profile tiny-llama --batch 1,2,4,8 --prompt 128        one folder, curves beside the estimate's
   kernelroof profile path/to/config.json --device cpu --dtype float32 --ranges layer
   kernelroof profile path/to/checkpoint --weights path/to/checkpoint --attn eager
 
@@ -147,7 +148,7 @@ def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
         usage="kernelroof profile [options] MODEL\n       kernelroof profile [options] [MODEL] -- PROGRAM [ARG ...]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_workload(parser, optional_model=True)
+    add_workload(parser, optional_model=True, lists=True)
     parser.add_argument("--out", metavar="DIR", help="run folder (default: runs/MODEL-DEVICE-TIME)")
     parser.add_argument("--overwrite", action="store_true", help="replace another run found in --out")
     parser.add_argument(

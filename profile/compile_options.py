@@ -43,6 +43,11 @@ def compile_mode(args: argparse.Namespace) -> str | None:
     if args.cuda_graphs and mode not in (None, GRAPHS_MODE):
         raise UsageError(f"--cuda-graphs and --compile {mode} exclude each other", "Leave one of them out.")
     mode = GRAPHS_MODE if args.cuda_graphs else mode
+    if mode is not None and args.counters == "ncu":
+        raise UsageError(
+            "ncu counts in calls of modules, and compiled code has none",
+            "Leave --counters ncu out, or count an eager run.",
+        )
     if mode is not None and args.cache not in (None, "static"):
         raise UsageError(
             f"a compiled run needs --cache static, and {args.cache} was asked for: its shapes change each step",

@@ -45,6 +45,8 @@ class CompiledModel:
         self.graphs: list[dict[str, Any]] = []
         self._modules = known_modules(model)
         self._made = 0
+        # Another model's compiled code would count against the limit after which torch runs eagerly.
+        torch._dynamo.reset()
         self._before = _counters()
         self._model = model
         # One specialised graph for the prompt's shape and one for a single token: shapes never change.

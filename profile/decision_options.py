@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelroof.models.errors import UsageError
-from kernelroof.models.fields import MOST, shortened
+from kernelroof.profile.number_lists import MOST_NUMBERS, numbers
 from kernelroof.profile.workload_options import add_workload
 
 _ADVISE_EPILOG = """examples:
@@ -51,48 +51,6 @@ def add_decision_commands(commands: argparse._SubParsersAction[Any]) -> None:
         "textbook", help="figures that texts quote, recomputed", description="Quoted figures, and ours beside them."
     )
     textbook.add_argument("--json", action="store_true", help="print one JSON array")
-
-
-_MOST_NUMBERS = 1_000_000
-
-
-def numbers(text: str) -> list[int]:
-    """Whole numbers of a list: "1,8,32", "1:256" (powers of two), "0:100:25" (every 25th).
-
-    Raises:
-        UsageError: not such a list.
-    """
-    found: list[int] = []
-    for part in text.split(","):
-        room = _MOST_NUMBERS - len(found)
-        pieces = part.strip().split(":")
-        try:
-            values = [int(p) for p in pieces]
-        except ValueError:
-            values = []
-        if len(values) == 1:
-            found += values
-        elif len(values) == 2 and 1 <= values[0] <= values[1]:
-            value = values[0]
-            while value <= values[1]:
-                found.append(value)
-                value *= 2
-        elif len(values) == 3 and values[0] <= values[1] and values[2] >= 1:
-            found += range(values[0], values[1] + 1, values[2])[: room + 1]
-        else:
-            raise UsageError(
-                f"{shortened(part.strip())} is no number and no range", "Write 1,8,32 or 1:256 or 1:100:10."
-            )
-        if len(found) > _MOST_NUMBERS:
-            raise UsageError(
-                f"{shortened(part.strip())} is too long a list", f"Give {_MOST_NUMBERS:,} numbers at most."
-            )
-        if any(not 1 <= v <= MOST for v in found[_MOST_NUMBERS - room :]):
-            raise UsageError(
-                f"{shortened(part.strip())} holds a number that is not from 1 to {MOST:,}",
-                "Give whole numbers in between.",
-            )
-    return list(dict.fromkeys(found))
 
 
 def names(text: str) -> list[str]:
@@ -275,6 +233,6 @@ def _lengths(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         found += numbers(part)
-        if len(found) > _MOST_NUMBERS:
-            raise UsageError("a list of output lengths is too long", f"Give {_MOST_NUMBERS:,} numbers at most.")
+        if len(found) > MOST_NUMBERS:
+            raise UsageError("a list of output lengths is too long", f"Give {MOST_NUMBERS:,} numbers at most.")
     return found

@@ -115,7 +115,8 @@ class FinishedRun:
     @cached_property
     def spread(self) -> pd.DataFrame:
         """spread.csv: medians and spreads of the time in one step, by phase, module role and kernel role."""
-        return self._csv("spread.csv", {"phase": "str", "scope": "str", "role": "str", "kind": "str", "op": "str"})
+        texts = ("phase", "scope", "role", "kind", "op", "kernel", "reason")
+        return self._csv("spread.csv", {**dict.fromkeys(texts, "str"), "samples": "Int64", "noise_pct": "float64"})
 
     @cached_property
     def repeats(self) -> pd.DataFrame:

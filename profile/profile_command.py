@@ -1,17 +1,25 @@
-"""`kernelroof profile`: checks what was asked, then runs the pipeline and prints its story."""
+"""`kernelroof profile`: checks what was asked, then runs the pipeline and prints its story.
+
+Lists in --batch or --prompt make a measured sweep: one such run for each combination.
+"""
 
 from __future__ import annotations
 
 import argparse
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kernelroof.models.errors import UsageError
 from kernelroof.models.presets import display_name, load_config
-from kernelroof.models.spec import read_spec
+from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.profile.compile_options import compile_mode
 from kernelroof.profile.estimate_command import device_from, workload_from
 from kernelroof.profile.nsight_options import count_options
+
+if TYPE_CHECKING:
+    from kernelroof.profile.driver_spec import DriverSpec
+    from kernelroof.profile.pipeline import Job
 
 _SHOWN = 8
 
@@ -20,25 +28,101 @@ def run(args: argparse.Namespace) -> int:
     """Profile `args.model` into a run folder; see `profile.cli` for the options."""
     mode = compile_mode(args)
     args.cache = args.cache or ("static" if mode else "dynamic")
+    several = len(args.batch) * len(args.prompt) > 1
     if args.target is not None:
+        if several:
+            raise UsageError(
+                "several batches or prompts can't be given to another program", "Give one of each, or leave out --."
+            )
         from kernelroof.profile.target_command import run_target
 
         if mode is not None:
             raise UsageError(
                 "--compile and a program after -- exclude each other", "Let the program compile its model."
             )
-        return run_target(args)
+        return run_target(_at(args, args.batch[0], args.prompt[0]))
     if args.model is None:
         raise UsageError("profile needs a MODEL, or a program after --", "List the presets with `kernelroof models`.")
     config = load_config(args.model)
     name = display_name(args.model)
     spec = read_spec(config, name)
-    workload = workload_from(args, spec)
-    for option, value in (("--repeats", args.repeats), ("--top", args.top)):
+    _check(args)
+    if several:
+        return _sweep(args, config, name, spec)
+    args = _at(args, args.batch[0], args.prompt[0])
+    workload_from(args, spec)  # what is wrong with it is said before torch is loaded
+    device = _device(args.device)
+    if args.plan:
+        from kernelroof.profile.plan_command import print_plan
+
+        print_plan(_driver(args, config, spec, device), args, _out(args, name, device))
+        return 0
+    from kernelroof.profile.pipeline import run_job
+
+    run_job(_job(args, config, spec, device), _out(args, name, device), overwrite=args.overwrite)
+    return 0
+
+
+def _sweep(args: argparse.Namespace, config: dict[str, Any], name: str, spec: ModelSpec) -> int:
+    from kernelroof.profile.measured_sweep import points_of, run_sweep
+
+    points = points_of(args.batch, args.prompt)
+    device = _device(args.device)
+    out = _out(args, name, device)
+    if args.plan:
+        from kernelroof.profile.plan_command import print_plan
+
+        for point in points:
+            print(f"{point.words}:")
+            one = _at(args, point.batch, point.prompt)
+            print_plan(_driver(one, config, spec, device), one, out / point.folder)
+        return 0
+    return run_sweep(
+        points,
+        lambda p: _job(_at(args, p.batch, p.prompt), config, spec, device),
+        out,
+        name,
+        overwrite=args.overwrite,
+    )
+
+
+def _at(args: argparse.Namespace, batch: int, prompt: int) -> argparse.Namespace:
+    """The options of one point."""
+    return argparse.Namespace(**{**vars(args), "batch": batch, "prompt": prompt})
+
+
+def _check(args: argparse.Namespace) -> None:
+    for option, value in (("--repeats", args.repeats), ("--top", args.top), ("--threads", args.threads)):
         if value is not None and value < 1:
             raise UsageError(f"{option} is {value}", "Give a whole number of at least 1.")
-    if args.threads is not None and args.threads < 1:
-        raise UsageError(f"--threads is {args.threads}", "Give a whole number of at least 1.")
+
+
+def _job(args: argparse.Namespace, config: dict[str, Any], spec: ModelSpec, device: str) -> Job:
+    """The job of one workload.
+
+    Raises:
+        UsageError: the workload can't be executed.
+    """
+    from kernelroof.profile import backends
+    from kernelroof.profile.pipeline import Job
+
+    driver = _driver(args, config, spec, device)
+    workload = workload_from(args, spec)
+    other = device_from(args, workload)
+    gpu = backends.find_gpu(device)
+    sources, lost = backends.choose_sources(args.backend, args.timeline, args.counters, gpu)
+    if driver.compile and sources.counters == "ncu":
+        sources = sources._replace(counters="traced")
+        lost.append("compiled code has no module calls for ncu to count in: FLOPs and bytes are traced, not counted")
+    return Job(spec, workload, driver, other, args.top or _SHOWN, sources, count_options(args), gpu, tuple(lost))
+
+
+def _driver(args: argparse.Namespace, config: dict[str, Any], spec: ModelSpec, device: str) -> DriverSpec:
+    """What the driver is to run, checked."""
+    from kernelroof.profile.driver_spec import DriverSpec
+
+    mode = compile_mode(args)
+    workload = workload_from(args, spec)
     if workload.cache == "ideal":
         raise UsageError("--cache ideal exists only on paper", "Profile dynamic or static; estimate shows ideal.")
     for option, value in (("--weights-dtype", workload.weights_dtype), ("--kv-dtype", workload.kv_dtype)):
@@ -48,15 +132,7 @@ def run(args: argparse.Namespace) -> int:
                 f"Use the estimate command for other formats, or give --weights-dtype {workload.dtype} "
                 f"--kv-dtype {workload.dtype} to run a quantised checkpoint's architecture unquantised.",
             )
-    other = device_from(args, workload)
-
-    from kernelroof.profile import backends
-    from kernelroof.profile.driver_spec import DriverSpec
-    from kernelroof.profile.pipeline import Job, run_job
-
-    device = _device(args.device)
-    out = Path(args.out) if args.out else Path("runs") / f"{name}-{device}-{time.strftime('%Y%m%d-%H%M%S')}"
-    driver = DriverSpec(
+    return DriverSpec(
         config=config,
         batch=workload.batch,
         prompt=workload.prompt,
@@ -73,17 +149,10 @@ def run(args: argparse.Namespace) -> int:
         head=workload.head,
         compile=mode,
     )
-    counting = count_options(args)
-    if args.plan:
-        from kernelroof.profile.plan_command import print_plan
 
-        print_plan(driver, args, out)
-        return 0
-    gpu = backends.find_gpu(device)
-    sources, lost = backends.choose_sources(args.backend, args.timeline, args.counters, gpu)
-    job = Job(spec, workload, driver, other, args.top or _SHOWN, sources, counting, gpu, tuple(lost))
-    run_job(job, out, overwrite=args.overwrite)
-    return 0
+
+def _out(args: argparse.Namespace, name: str, device: str) -> Path:
+    return Path(args.out) if args.out else Path("runs") / f"{name}-{device}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def _device(asked: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kernelroof.profile.compiled_record import compiled_lines
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.roofline.card import estimate_card
+from kernelroof.roofline.spread_text import samples
 from kernelroof.roofline.text import new_console, print_conventions, print_phase
 from kernelroof.roofline.units import seconds
 from kernelroof.roofline.waterfall_text import waterfall_lines
@@ -34,6 +35,7 @@ def tell(run: Pipeline) -> None:
         console.print(line, markup=False, soft_wrap=True)
     for phase in run.walls:
         console.print(clocks(run, phase), markup=False)
+        console.print(samples(finished.spread, phase), markup=False)
     lost = sum(1 for _ in run.folder.file("unmatched.csv").open(encoding="utf-8")) - 1
     if lost:
         console.print(f"{lost} traced ops were not found in the recording: see unmatched.csv", style="yellow")
@@ -41,6 +43,7 @@ def tell(run: Pipeline) -> None:
     console.print("  report.html: all of this to look around in, one file for any browser", markup=False)
     console.print("  roofline_prefill.png, roofline_decode.png, kernels/*.png: the pictures", markup=False)
     console.print("  waterfall.csv: the terms by phase, layer and module", markup=False)
+    console.print("  spread.csv, repeats.csv: medians and spreads over steps and recordings", markup=False)
     console.print("  kernels.csv, ops.csv, wall.json, run.json: every number, with its source", markup=False)
 
 
@@ -67,11 +70,16 @@ def clocks(run: Pipeline, phase: str) -> str:
         seconds(wall[k] / steps / 1e9) for k in ("bare_ns", "bare_min_ns", "bare_max_ns", "recorded_ns")
     )
     each = "a step" if steps > 1 else "in all"
-    spread = f"{wall['repeats']} repeats took {low} to {high}" if wall["repeats"] > 1 else "1 repeat, spread unknown"
-    middle = "each step's median over the repeats" if steps > 1 and wall["repeats"] > 1 else "median"
+    if wall["repeats"] < 2:
+        how = "1 repeat, spread unknown"
+    elif steps > 1:
+        # The sum of medians may lie below the fastest whole repeat: no repeat has only good steps.
+        how = f"mean of each step's median over {wall['repeats']} repeats; whole repeats took {low} to {high} a step"
+    else:
+        how = f"median of {wall['repeats']} repeats, {low} to {high}"
     scaled = (
         f"; with the profiler's cost per event taken off, recorded times were scaled by {wall['factor']:.3f}"
         if run.job.driver.device == "cpu"
         else ""
     )
-    return f"{phase}: bare {bare} {each} ({middle}; {spread}), under the profiler {recorded}{scaled}"
+    return f"{phase}: bare {bare} {each} ({how}), under the profiler {recorded}{scaled}"

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
+
+from kernelroof.profile.number_lists import numbers
 
 
 def add_workload(
-    parser: argparse.ArgumentParser, *, optional_model: bool = False, model_option: bool = False, gpus: bool = False
+    parser: argparse.ArgumentParser,
+    *,
+    optional_model: bool = False,
+    model_option: bool = False,
+    gpus: bool = False,
+    lists: bool = False,
 ) -> None:
     """Add MODEL (or --model), the workload, its conventions and the device.
 
     gpus: --gpu may be given again and again, and own figures may not.
+    lists: --batch and --prompt take several values, and are lists.
     """
     what = "preset, folder with a config.json, config.json, or Hub id; families: llama, mistral, qwen2, qwen3"
     if model_option:
@@ -18,8 +27,9 @@ def add_workload(
     else:
         parser.add_argument("model", metavar="MODEL", nargs="?" if optional_model else None, help=what)
     load = parser.add_argument_group("workload")
-    load.add_argument("--batch", type=int, default=1, metavar="N", help="sequences (default: 1)")
-    load.add_argument("--prompt", type=int, default=1024, metavar="N", help="prompt tokens (default: 1024)")
+    several: dict[str, Any] = {"type": numbers, "metavar": "N,N"} if lists else {"type": int, "metavar": "N"}
+    load.add_argument("--batch", default="1", help="sequences (default: 1)", **several)
+    load.add_argument("--prompt", default="1024", help="prompt tokens (default: 1024)", **several)
     load.add_argument("--output", type=int, default=32, metavar="N", help="decode steps (default: 32)")
     load.add_argument(
         "--dtype", metavar="D", help="float32, bfloat16 or float16; fp32, bf16, fp16 too (default: the model's)"

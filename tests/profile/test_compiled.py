@@ -100,6 +100,7 @@ def test_options_and_the_cache_that_they_imply():
         (["tiny-llama", "--compile", "quick"], "no mode"),
         (["tiny-llama", "--compile", "--cache", "dynamic"], "static"),
         (["tiny-llama", "--compile", "default", "--cuda-graphs"], "exclude"),
+        (["tiny-llama", "--compile", "--counters", "ncu"], "ncu"),
     ],
 )
 def test_options_that_contradict_each_other(words, named):

@@ -9,7 +9,7 @@ from kernelroof.models.presets import load_config
 from kernelroof.models.spec import read_spec
 from kernelroof.models.workload import make_workload
 from kernelroof.profile.cli import main
-from kernelroof.profile.decision_options import numbers
+from kernelroof.profile.number_lists import numbers
 from kernelroof.roofline.gpus import find_gpu
 
 SWEEP = ["sweep", "--models", "llama-3-8b,qwen2.5-0.5b", "--gpus", "a100-80gb,v100-sxm2-16gb", "--batches", "1:4"]
