@@ -4,8 +4,8 @@ Runs of a small model are made one after another and each is compared with the o
 report a change? Then a run is made in which every layer's MLP is computed twice, and compared with the run before it:
 is it found, is the MLP alone blamed, and is the extra time what the second computations take when timed bare?
 
-The plant is a hook of this script only: `python benchmarks/diff.py --plant FOLDER MODEL ...` replaces the forward of the
-MLPs of the model that the driver builds, and then runs `kernelroof profile` as anyone would.
+The plant is a hook of this script only: `python benchmarks/diff.py --plant FOLDER MODEL ...` replaces the forward of
+the MLPs of the model that the driver builds, and then runs `kernelroof profile` as anyone would.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def _print_planted(found: dict[str, Any], truth: dict[str, float]) -> None:
         extra = sum((line["b_time_ns"] or 0) - line["expected_ns"] for line in lines if ".mlp" in line["module"])
         print(
             f"doubled MLP, {phase}: {'found' if len(changed) > len(others) else 'NOT FOUND'}, "
-            f"also named: {', '.join(others) or 'nothing else'}; {extra / 1e6:.2f} ms a forward against {true_ns / 1e6:.2f} "
-            f"timed bare ({100 * (extra / true_ns - 1):+.0f} %)",
+            f"also named: {', '.join(others) or 'nothing else'}; "
+            f"{extra / 1e6:.2f} ms a forward against {true_ns / 1e6:.2f} timed bare ({100 * (extra / true_ns - 1):+.0f} %)",
             flush=True,
         )
 
