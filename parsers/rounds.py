@@ -41,7 +41,7 @@ def forward_of(launches: pd.DataFrame) -> pd.Series[int]:
 def kineto_rounds(kineto: Kineto, launches: pd.DataFrame) -> pd.Series[int]:
     """The same for the `launches` of a Kineto trace, by the time of the launching call."""
     at = launches["launch_ns"].fillna(launches["start_ns"]).to_numpy(np.int64)
-    out = pd.Series(pd.NA, launches.index, dtype="Int64")
+    out: pd.Series[int] = pd.Series(pd.NA, launches.index, dtype="Int64")
     ranges = kineto.ranges
     named = launches.assign(step=forward_of(launches))
     for (phase, step), rows in named[named["step"].notna()].groupby(["phase", "step"], sort=False):

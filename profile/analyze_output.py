@@ -198,8 +198,10 @@ def tell(analysis: Analysis, inputs: Inputs, folder: RunFolder, pictures: dict[s
         for line in _beside_estimate(analysis):
             said(console, line)
         steps = recorded_steps(analysis, inputs)
-        for phase in dict.fromkeys(steps["phase"]) if steps is not None else ():
-            said(console, samples(step_spread(steps[steps["phase"] == phase]), str(phase)))
+        if steps is not None:
+            spread = step_spread(steps)
+            for phase in dict.fromkeys(steps["phase"]):
+                said(console, samples(spread, str(phase)))
         _hints(console, analysis)
     for table in inputs.ranges:
         _tell_ranges(console, table.report, table.frame, top)

@@ -117,7 +117,8 @@ def with_launches(spread: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(found, columns=[*keys, *LAUNCH]).assign(scope="kernel")
     table = table.astype({**dict.fromkeys([*keys, "scope"], "string"), "launches": "Int64"})
     out: pd.DataFrame = spread.merge(table, on=[*keys, "scope"], how="left", sort=False, validate="1:1")
-    return out[[*(c for c in out if c != "reason"), "reason"]]
+    ordered: pd.DataFrame = out[[*(c for c in out if c != "reason"), "reason"]]
+    return ordered
 
 
 def with_spread(table: pd.DataFrame, spread: pd.DataFrame, phase: str, keys: Sequence[str] = KERNEL) -> pd.DataFrame:

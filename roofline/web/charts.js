@@ -134,7 +134,8 @@ class SortedTable {
       element("tbody", {}, ...body, ...(empty ? [empty] : [])));
     const scrolled = this.target.querySelector(".scroll")?.scrollLeft ?? 0;
     const scroll = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": this.caption }, table);
-    fill(this.target, scroll, more);
+    const cut = more && !this.all ? element("p", { class: "note paper-only" }, `${this.first} of ${grouped(rows.length)} rows, in the order chosen on the screen.`) : null;
+    fill(this.target, scroll, more, cut);
     scroll.scrollLeft = scrolled;
     if (focus !== null) this.target.querySelectorAll("th button")[focus].focus();
   }

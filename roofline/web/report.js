@@ -1,9 +1,14 @@
-// Draws all of the report anew whenever the state changes.
+// Draws the report anew whenever the state changes: all of it for another phase or part, else what filters act on.
 
+let drawnFor = null;
 function draw() {
-  drawSummary();
-  drawWaterfall();
-  drawLayers();
+  const wanted = `${state.phase} ${state.part}`;
+  if (wanted !== drawnFor) {
+    drawnFor = wanted;
+    drawSummary();
+    drawWaterfall();
+    drawLayers();
+  }
   drawFilters();
   drawCrumbs();
   drawRoofline();

@@ -63,7 +63,7 @@ function drawDetail() {
 }
 const pick = (row, words = nameOf(row)) => element("button", { type: "button", class: "link", onclick: () => chooseRow(row) }, words);
 function roleDetail(r) {
-  const spread = none(r.step_median_ns) ? DASH : `${time(r.step_median_ns)}; quartiles ${time(r.step_low_ns)} to ${time(r.step_high_ns)} of ${grouped(r.samples)}`;
+  const spread = none(r.step_median_ns) ? DASH : `${time(r.step_median_ns)}; quartiles ${time(r.step_low_ns)} to ${time(r.step_high_ns)} of ${grouped(r.samples)} forwards`;
   const indices = launchesOf.get(r.index) ?? [];
   const holder = element("div", { class: "launches" });
   if (indices.length) {
@@ -112,11 +112,17 @@ function moduleDetail() {
 }
 function worstDetail() {
   const worst = passingRoles().filter((r) => r.recoverable_ns > 0).sort((a, b) => b.recoverable_ns - a.recoverable_ns).slice(0, 5);
+  if (!worst.length) {
+    const longest = passingRoles().sort((a, b) => (b.time_ns ?? 0) - (a.time_ns ?? 0)).slice(0, 5);
+    return [
+      element("h3", {}, "Longest"),
+      element("p", { class: "note" }, "Nothing here is known to be recoverable."),
+      element("ol", {}, ...longest.map((r) => element("li", {}, pick(r), element("div", {}, `${time(per(r.time_ns))}${each()}`)))),
+    ];
+  }
   return [
     element("h3", {}, "Most to recover"),
-    worst.length
-      ? element("ol", {}, ...worst.map((r) => element("li", {}, pick(r), element("div", {}, `${time(per(r.recoverable_ns))}${each()} of ${time(per(r.time_ns))}`),
-          r.advice ? element("p", { class: "note" }, r.advice) : null)))
-      : element("p", { class: "note" }, "Nothing here is known to be recoverable."),
+     element("ol", {}, ...worst.map((r) => element("li", {}, pick(r), element("div", {}, `${time(per(r.recoverable_ns))}${each()} of ${time(per(r.time_ns))}`),
+      r.advice ? element("p", { class: "note" }, r.advice) : null))),
   ];
 }

@@ -50,12 +50,14 @@ function drawRoofline() {
   Object.assign(roofline, { points: points.filter((p) => p.ok).sort((a, b) => b.size - a.size), context: contextPoints(), marks: estimateMarks(), unplaced: points.filter((p) => !p.ok) });
   const what = state.role !== null ? "launches" : state.module !== null ? "kernels" : state.view;
   const odd = roofline.points.filter(isOdd).length;
-  at("roofline-chart").hidden = !roofs && !roofline.points.length;
+  // A chart of roofs alone tells nothing of the run.
+  const nothing = !roofline.marks.length && !roles.some((r) => r.phase === state.phase && placed(r.flops, r.bytes, r.time_ns));
+  at("roofline-chart").hidden = nothing;
   at("roofline-chart").setAttribute("aria-label", `Roofline of ${phase.name}: ${roofline.points.length} ${what}; the tables hold their figures`);
   const down = { kinds: "a kind for its modules", modules: "a module for its kernels", kernels: "a kernel for its launches" };
   at("roofline-note").textContent = [
     !roofs ? whyMissing("No roofs", /roof/i) : "",
-    state.role !== null ? `Each mark is one launch. ${data.launches_note ? sentence(data.launches_note) : ""}`
+    nothing ? "No kernel here has both FLOPs and bytes, so none has a place on the roofline." : state.role !== null ? `Each mark is one launch. ${data.launches_note ? sentence(data.launches_note) : ""}`
       : `Area: share of time; colour: kind of module; shape: bound. Choose ${down[what]}.`,
     roofline.marks.length ? "Hollow: the model's estimate on its roof (star: the whole phase, diamonds: kinds of module)." : "",
     odd ? `${odd} above every roof or otherwise impossible, ringed in pink: such figures are wrong, not fast.` : "",
@@ -102,7 +104,7 @@ function rooflineOptions() {
   const target = at("roofline-chart");
   const pixels = [(target.clientWidth - grid.left - grid.right) / Math.log10(x1 / x0), (target.clientHeight - grid.top - grid.bottom) / Math.log10(y1 / y0)];
   const slope = (Math.atan2(pixels[1], pixels[0]) * 180) / Math.PI;
-  const taken = [];
+  const taken = compute.map((c) => [pixels[0] * Math.log10(x1) - 80, pixels[1] * Math.log10(c.flop_s)]);
   const topPeak = Math.max(...compute.map((c) => c.flop_s));
   const line = (name, from, to, first, label) => ({
     type: "line", name, data: [from, to], symbol: "none", silent: true, z: 1, tooltip: { show: false },
@@ -164,7 +166,7 @@ function clearest(from, until, byteRate_, marks, taken, pixels) {
   const apart = (a, b, size) => Math.hypot(a[0] - b[0], a[1] - b[1]) - size;
   const others = [...marks.map((m) => [place(m.x, m.y), (m.size ?? 18) / 2]), ...taken.map((t) => [t, 60])];
   let best = { x: from, room: -Infinity, spot: null };
-  for (let part = 0.15; part < 0.9; part += 0.05) {
+  for (let part = 0.15; part < 0.85; part += 0.05) {
     const x = from * (until / from) ** part;
     const spot = place(x, byteRate_ * x);
     const room = Math.min(140, ...others.map(([o, size]) => apart(spot, o, size)));

@@ -104,11 +104,11 @@ const anyFilter = () => Boolean(state.kinds || state.bounds || state.under || st
 // ---- why a part is not there ----
 function whyMissing(what, pattern) {
   const found = data.missing.find(([name]) => pattern.test(name));
-  if (!found) return `${what}: this run recorded none.`;
+  if (!found) return `${what}: the data holds none.`;
   const [, why, remedy] = found;
   return `${what}: ${why}.${remedy ? ` ${sentence(remedy)}` : ""}`;
 }
-const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}${/[.!?]$/.test(words) ? "" : "."}`;
+const sentence = (words) => `${/^kernelroof\b/.test(words) ? words[0] : words[0].toUpperCase()}${words.slice(1)}${/[.!?]$/.test(words) ? "" : "."}`;
 
 // ---- state and the address ----
 // Filters replace the address, steps down and up are kept, so that the browser's own "back" goes up again.

@@ -10,11 +10,23 @@ function drawSummary() {
   fill(at("doubts"), doubts.length
     ? element("div", { class: "doubts" }, element("strong", {}, "What makes these figures doubtful"), ...doubts.map((d) => element("p", {}, d)))
     : null);
-  const answers = phase.answers.map(([question, answer]) => element("div", {}, element("dt", {}, question), element("dd", {}, answer)));
+  const answers = phase.answers.map(([question, answer]) => element("div", {}, element("dt", {}, question),
+    element("dd", {}, ...numbered(answer).map((line) => element("p", {}, line)))));
   fill(at("answers"),
     answers.length ? element("dl", { class: "answers" }, ...answers) : element("p", { class: "verdict" }, phase.verdict),
     element("details", {}, element("summary", {}, `The figures of ${phase.name}`),
       listOf([...(answers.length && phase.verdict ? [phase.verdict] : []), ...phase.facts, ...spreadFact(phase)])));
+}
+// "1. this 2. that" as lines; other text is one line.
+function numbered(words) {
+  const lines = [];
+  let rest = words;
+  for (let next = 2; rest.startsWith(`${next - 1}. `); next += 1) {
+    const cut = rest.indexOf(` ${next}. `);
+    lines.push(cut < 0 ? rest : rest.slice(0, cut));
+    rest = cut < 0 ? "" : rest.slice(cut + 1);
+  }
+  return rest ? [...lines, rest] : lines;
 }
 function phaseCard(phase, i) {
   const took = phase.wall_ns ?? phase.kernel_ns;

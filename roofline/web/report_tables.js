@@ -21,8 +21,10 @@ function goTo(row) {
 const tables = { kernels: null, modules: null };
 // A table keeps how it is sorted and unfolded while what it shows changes.
 function keepTable(name, target, made) {
-  tables[name] ??= new SortedTable(at(target), { ...made, sort: { column: 4, down: true } });
-  if (tables[name].sort.column >= made.columns.length) tables[name].sort = { column: 4, down: true };
+  // Sorted by what is recoverable, or by time where nothing is known to be.
+  const first = { column: roles.some((r) => !none(r.recoverable_ns)) ? 4 : 2, down: true };
+  tables[name] ??= new SortedTable(at(target), { ...made, sort: first });
+  if (tables[name].sort.column >= made.columns.length) tables[name].sort = first;
   return Object.assign(tables[name], made);
 }
 function drawTables() {
@@ -30,7 +32,7 @@ function drawTables() {
   const here = shownRoles();
   const spread = roles.some((r) => r.phase === state.phase && !none(r.step_median_ns));
   keepTable("kernels", "kernel-table", {
-    caption: `Kernels of ${phase.name.replace(/^all kernels/, "the files")}${state.module === null ? "" : ` in ${state.module}`} that pass the filters; those of all layers are together`, first: 20,
+    caption: `${phase.name}: kernels${state.module === null ? "" : ` in ${state.module}`} that pass the filters; those of all layers are together`, first: 20,
     columns: [
       { head: "kernel", value: (r) => r.label, tip: (r) => r.kernel, cell: (r) => element("div", {},
           element("button", { type: "button", class: "link", onclick: () => goTo(r) }, r.label), element("div", { class: "sub" }, r.kernel ?? "")) },
@@ -44,7 +46,7 @@ function drawTables() {
     rowClass: (r) => (r.index === state.role ? "chosen" : ""),
   }).show(here);
   keepTable("modules", "module-table", {
-    caption: `Modules of ${phase.name} with a kernel that passes the filters; those of all layers are together`, first: 12,
+    caption: `${phase.name}: modules with a kernel that passes the filters; those of all layers are together`, first: 12,
     columns: [{ head: "module", value: (r) => r.module, cell: (r) => element("button", { type: "button", class: "link", onclick: () => goTo(r) }, r.module) }, ...amountColumns()],
     rowClass: (r) => (r.module === state.module ? "chosen" : ""),
   }).show(shownModules());

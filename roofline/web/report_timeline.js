@@ -1,6 +1,6 @@
 // One step as it was recorded: kernels by lane, and what no kernel covers as blank.
 
-const line = { rows: [], lanes: [], length: 0, chart: null };
+const line = { rows: [], lanes: [], length: 0, phase: null, range: {}, chart: null };
 function drawTimeline() {
   const found = phaseOf().timeline;
   for (const id of ["timeline-chart", "gaps"]) at(id).hidden = !found;
@@ -13,6 +13,8 @@ function drawTimeline() {
   line.lanes = [...new Set(found.lane)].sort();
   line.rows = found.start_ns.map((start, i) => ({ start, ns: found.time_ns[i], role: found.role[i], lane: line.lanes.indexOf(found.lane[i]), pale: !kept.has(found.role[i]) }));
   line.length = found.length_ns;
+  // What one looks at closely stays in sight when a filter changes, not in another phase.
+  if (line.phase !== state.phase) Object.assign(line, { phase: state.phase, range: {} });
   const { busy, gaps } = coverage(line.rows, found.length_ns);
   const blank = gaps.reduce((sum, g) => sum + g.ns, 0);
   at("timeline-note").textContent = [`${phaseOf().name}, step ${found.step ?? DASH}: ${time(found.length_ns)} as recorded, ${time(busy)} with a kernel running,`,
@@ -21,6 +23,7 @@ function drawTimeline() {
   at("timeline-chart").setAttribute("aria-label", at("timeline-note").textContent);
   if (!line.chart) {
     line.chart = chart(at("timeline-chart"), timelineOptions, { height: () => 104 + 46 * line.lanes.length });
+    line.chart.on("datazoom", (event) => { const { start, end: until } = event.batch?.[0] ?? event; line.range = { start, end: until }; });
     line.chart.on("click", (event) => { const role = roles[line.rows[event.dataIndex]?.role]; if (role) chooseRow(role); });
   }
   line.chart.draw();
@@ -57,8 +60,7 @@ function drawGaps(gaps) {
 }
 function timelineOptions() {
   const [scale, unit] = scaleOf(line.length);
-  const zoomed = line.chart?.instance?.getOption()?.dataZoom?.[0];
-  const range = zoomed ? { start: zoomed.start, end: zoomed.end } : {};
+  const range = line.range;
   const crowded = line.rows.length > 3000;
   const end = line.length / scale;
   return {
