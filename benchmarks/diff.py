@@ -91,7 +91,8 @@ def _print_planted(found: dict[str, Any], truth: dict[str, float]) -> None:
         print(
             f"doubled MLP, {phase}: {'found' if len(changed) > len(others) else 'NOT FOUND'}, "
             f"also named: {', '.join(others) or 'nothing else'}; "
-            f"{extra / 1e6:.2f} ms a forward against {true_ns / 1e6:.2f} timed bare ({100 * (extra / true_ns - 1):+.0f} %)",
+            f"{extra / 1e6:.2f} ms a forward against {true_ns / 1e6:.2f} timed bare "
+            f"({100 * (extra / true_ns - 1):+.0f} %)",
             flush=True,
         )
 
