@@ -15,6 +15,7 @@ from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.profile.estimate_command import device_from, workload_from
 from kernelroof.profile.nsight_options import count_options
+from kernelroof.profile.picture_options import parse_formats
 
 if TYPE_CHECKING:
     from kernelroof.profile.driver_spec import DriverSpec
@@ -40,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     name = display_name(args.model)
     spec = read_spec(config, name)
     _check(args)
+    parse_formats(args.picture_formats)
     if several:
         return _sweep(args, config, name, spec)
     args = _at(args, args.batch[0], args.prompt[0])
@@ -104,7 +106,8 @@ def _job(args: argparse.Namespace, config: dict[str, Any], spec: ModelSpec, devi
     other = device_from(args, workload)
     gpu = backends.find_gpu(device)
     sources, lost = backends.choose_sources(args.backend, args.timeline, args.counters, gpu)
-    return Job(spec, workload, driver, other, args.top or _SHOWN, sources, count_options(args), gpu, tuple(lost))
+    return Job(spec, workload, driver, other, args.top or _SHOWN, sources, count_options(args), gpu, tuple(lost),
+               parse_formats(args.picture_formats))  # fmt: skip
 
 
 def _driver(args: argparse.Namespace, config: dict[str, Any], spec: ModelSpec, device: str) -> DriverSpec:
