@@ -15,9 +15,9 @@ KINDS = {
     "cache": "#56B4E9",
     "embedding": "#F0E442",
     "rotary": "#882255",
-    "residual": "#C5C48A",
+    "residual": "#B5B56A",
     "sampling": "#332288",
-    "other": "#555555",
+    "other": "#1C1C1C",
 }
 """Kind of module (`kernelroof.models.kinds`) -> colour."""
 BOUNDS = {
@@ -25,7 +25,7 @@ BOUNDS = {
     "memory": "#0072B2",
     "latency": "#E69F00",
     "inefficient": "#D55E00",
-    "unknown": "#555555",
+    "unknown": "#333333",
 }
 """Bound -> colour."""
 SHAPES = {"compute": "triangle", "memory": "circle", "latency": "diamond", "inefficient": "rect", "unknown": "pin"}

@@ -30,8 +30,10 @@ from matplotlib.axes import Axes
 _LABEL_LEAST_PCT = 0.5
 _WEIGHTY_PCT = 0.2
 """Share of the kernels' time from which a role sets the limits of the axes."""
-_LEAST_AREA_PT2 = 9.0
+_LEAST_AREA_PT2 = 20.0
 _EDGE_AREA_PT2 = 40.0
+_FULL_RIM_PT2 = 60.0
+"""From this area a mark has a white rim of full width; a small one would be all rim."""
 
 
 class PhasePicture(NamedTuple):
@@ -87,12 +89,13 @@ def phase_roofline(
     shown = [on_axes(point, limits) for point in points]
     marks = [_mark(axes, *point, area) for point, area in zip(shown, areas, strict=True)]
     marks += [_mark(axes, x, y, 120) for _, x, y in hollow]
-    dot: dict[str, Any] = {"alpha": 0.8, "edgecolor": "white", "linewidth": 0.8, "zorder": 3, "clip_on": False}
+    dot: dict[str, Any] = {"alpha": 0.8, "edgecolor": "white", "zorder": 3, "clip_on": False}
     # In the order of the table, by time, so that small marks lie on top of large ones.
     for point, at, area, kind in zip(points, shown, areas, plotted["kind"].astype(str), strict=True):
         edge = edge_shape(point, at)
         marker = kind_marker(kind) if edge == "o" else edge
-        axes.scatter(*at, s=area if edge == "o" else _EDGE_AREA_PT2, marker=marker, color=kind_colour(kind), **dot)
+        size, rim = (area if edge == "o" else _EDGE_AREA_PT2), (0.8 if area > _FULL_RIM_PT2 else 0.3)
+        axes.scatter(*at, s=size, marker=marker, color=kind_colour(kind), linewidth=rim, **dot)
     roofs = draw_roofs(axes, ceilings, marks)
     draw_estimate(axes, hollow)
     worth = plotted[plotted["share_pct"] >= _LABEL_LEAST_PCT]
