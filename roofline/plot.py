@@ -103,8 +103,8 @@ def phase_roofline(
     outside = sum(at != point for at, point in zip(shown, points, strict=True))
     legend(figure, table, hollow, outside)
     list_beneath(figure, listed, total_ns)
-    figure.text(0.095, 0.95, f"{phase}: kernels on the roofline", fontsize=15, weight="bold", color=INK)
-    write_subtitle(figure, 0.095, 0.91, subtitle or ceilings.note)
+    figure.text(0.095, 0.962, f"{phase}: kernels on the roofline", fontsize=15, weight="bold", color=INK)
+    write_subtitle(figure, 0.095, 0.907, subtitle or ceilings.note)
     return PhasePicture(save_png(figure, path, formats), plotted, listed, tuple(label_boxes), tuple(roofs.texts))
 
 

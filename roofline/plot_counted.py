@@ -121,7 +121,7 @@ def counted_roofline(
         list_beneath(figure, listed, total_ns)
     elif verdicts:
         _verdicts_beneath(figure, plotted)
-    figure.text(0.095, 0.95, title, fontsize=15, weight="bold", color=INK)
+    figure.text(0.095, 0.962, title, fontsize=15, weight="bold", color=INK)
     write_subtitle(figure, 0.095, 0.902, subtitle)
     return CountedPicture(save_png(figure, path, formats), plotted, listed, drawn)
 

@@ -102,7 +102,7 @@ def share_card(
         ring.set_label("SM instruction units\n(the SM share is at least this)")
         side_legend(figure, [ring], "hollow, with an arrow", 0.48)
     _beneath(figure, kernels, why)
-    figure.text(0.095, 0.95, title, fontsize=15, weight="bold", color=INK)
+    figure.text(0.095, 0.962, title, fontsize=15, weight="bold", color=INK)
     write_subtitle(figure, 0.095, 0.902, subtitle)
     both = int((~np.isnan(x) & ~np.isnan(y)).sum())
     return ShareCard(save_png(figure, path, formats), both, int(known.sum()) - both, int((~known).sum()))

@@ -70,7 +70,7 @@ def time_card(
     if len(phases) > 1:
         for i, phase in enumerate(phases):
             figure.text(0.94, 0.90 - 0.024 * i, f"■ {phase}", fontsize=9, color=tint[phase], ha="right")
-    figure.text(0.03, 0.95, title, fontsize=15, weight="bold", color=INK)
+    figure.text(0.03, 0.965, title, fontsize=15, weight="bold", color=INK)
     write_subtitle(figure, 0.03, 0.91, subtitle)
     figure.text(0.03, 0.012, why, fontsize=9, color=FAINT)
     return save_png(figure, path, formats)
