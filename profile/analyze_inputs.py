@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -23,16 +24,22 @@ _SHOWN = 200
 _OURS = frozenset({"kernels.csv", "counters.csv", "launches.csv", "ops.csv", "modules.csv", "unmatched.csv"})
 _DERIVED = {".ncu-rep": (".csv",), ".nsys-rep": (".sqlite",), ".qdstrm": (".nsys-rep", ".sqlite")}
 """A file that another of the same stem was exported from is left out: the export says the same."""
+_AGAIN = re.compile(r"repeat_\d+\.json\.gz")
+"""The further recordings of a run of ours, beside the one that its tables are made of."""
 
 
 class Timeline(NamedTuple):
-    """True durations: `launches` as the table of that name, with `count` for summaries."""
+    """True durations: `launches` as the table of that name, with `count` for summaries.
+
+    rounds: for each launch how often its phase and step had come before; None where no range tells.
+    """
 
     path: Path
     launches: pd.DataFrame
     gpu: str | None
     notes: tuple[str, ...]
     nsys: Nsys | None
+    rounds: pd.Series[int] | None = None
 
 
 class Inputs(NamedTuple):
@@ -109,6 +116,8 @@ def _paths(names: Iterable[str]) -> list[Path]:
 def _inside(folder: Path) -> list[Path]:
     """The profilers' files in a folder, without our own tables and without what another was exported from."""
     files = [p for p in sorted(folder.iterdir()) if p.is_file() and p.name not in _OURS]
+    if (folder / "trace.json.gz").is_file():
+        files = [p for p in files if not _AGAIN.fullmatch(p.name)]
     named = {p.name for p in files}
     out = []
     for path in files:
@@ -147,16 +156,19 @@ def _said_by(found: Detected) -> str:
 def _timeline(found: Detected) -> Timeline:
     if found.kind == kinds.KINETO:
         from kernelroof.parsers.kineto import launches, read_kineto
+        from kernelroof.parsers.rounds import kineto_rounds
 
         kineto = read_kineto(found.path)
         names = {f"cuda:{d.get('id')}": str(d["name"]) for d in kineto.device_properties if d.get("name")}
         gpu, notes = _one_gpu(names[d] for d in kineto.kernels["device"].unique() if d in names)
-        return Timeline(found.path, launches(kineto), gpu, notes, None)
+        table = launches(kineto)
+        return Timeline(found.path, table, gpu, notes, None, kineto_rounds(kineto, table))
     from kernelroof.parsers.nsys_sqlite import read_nsys
+    from kernelroof.parsers.rounds import nsys_rounds
 
     nsys = read_nsys(found.path)
     gpu, notes = _one_gpu(nsys.devices["name"].dropna())
-    return Timeline(found.path, nsys.launches, gpu, (*nsys.notes, *notes), nsys)
+    return Timeline(found.path, nsys.launches, gpu, (*nsys.notes, *notes), nsys, nsys_rounds(nsys))
 
 
 def _one_gpu(names: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:

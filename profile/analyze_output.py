@@ -12,6 +12,8 @@ from kernelroof.roofline.counted_text import print_kernels, print_phases, print_
 from kernelroof.roofline.kernel_groups import kernels_of, on_clock
 from kernelroof.roofline.plot_counted import Estimate, counted_roofline
 from kernelroof.roofline.share_card import share_card
+from kernelroof.roofline.spread import all_steps, role_steps, step_spread
+from kernelroof.roofline.spread_text import samples
 from kernelroof.roofline.text import new_console
 from kernelroof.roofline.time_card import time_card
 from kernelroof.roofline.units import counted, fixed, quantity, seconds
@@ -42,12 +44,27 @@ def write(analysis: Analysis, inputs: Inputs, folder: RunFolder) -> None:
         if timeline.nsys is not None:
             write_frame(folder, "phases.csv", phase_sums(timeline.nsys))
             write_frame(folder, "steps.csv", step_windows(timeline.nsys))
+    steps = recorded_steps(analysis, inputs)
+    if steps is not None:
+        write_frame(folder, "repeats.csv", steps)
+        write_frame(folder, "spread.csv", step_spread(steps))
     for number, table in enumerate(inputs.ranges):
         write_frame(folder, f"ranges_{number}_{table.report}.csv", table.frame)
     if analysis.estimate is not None:
         write_json(folder.file("estimate.json"), analysis.estimate)
     found = {clock: getattr(analysis.roofs, clock) for clock in CLOCKS}
     write_json(folder.file("ceilings.json"), {c: _roofs_record(r) for c, r in found.items() if r is not None})
+
+
+def recorded_steps(analysis: Analysis, inputs: Inputs) -> pd.DataFrame | None:
+    """The time of each kernel role in each step of each pass of the timeline; None where no step is known."""
+    timeline = next(iter(inputs.timelines), None)
+    if analysis.table is None or timeline is None or timeline.rounds is None or timeline.rounds.isna().all():
+        return None
+    rows = analysis.table.assign(time_ns=analysis.table["timeline_ns"])
+    rounds = pd.Series(timeline.rounds.to_numpy(), rows.index)
+    passes = [role_steps(rows[rounds == number], int(number)) for number in sorted(rounds.dropna().unique())]
+    return all_steps(passes)
 
 
 def _roofs_record(found: ReportCeilings) -> dict[str, Any]:
@@ -189,6 +206,11 @@ def tell(analysis: Analysis, inputs: Inputs, folder: RunFolder, pictures: dict[s
             said(console, "no durations in the report: nothing can be placed; shares of peak are in shares.png")
         for line in _beside_estimate(analysis):
             said(console, line)
+        steps = recorded_steps(analysis, inputs)
+        if steps is not None:
+            spread = step_spread(steps)
+            for phase in dict.fromkeys(steps["phase"]):
+                said(console, samples(spread, str(phase)))
         _hints(console, analysis)
     for table in inputs.ranges:
         _tell_ranges(console, table.report, table.frame, top)

@@ -241,6 +241,8 @@ _COMMANDS = {
     "diff": ("diff_command", "run"),
     "pictures": ("pictures_command", "run"),
     "report": ("report_command", "run"),
+    "explain": ("explain_command", "run"),
+    "trace": ("trace_command", "run"),
     "architectures": ("architectures_command", "run"),
     "doctor": ("doctor", "run"),
     "models": ("list_commands", "models"),

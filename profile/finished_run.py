@@ -115,7 +115,8 @@ class FinishedRun:
     @cached_property
     def spread(self) -> pd.DataFrame:
         """spread.csv: medians and spreads of the time in one step, by phase, module role and kernel role."""
-        return self._csv("spread.csv", {"phase": "str", "scope": "str", "role": "str", "kind": "str", "op": "str"})
+        texts = ("phase", "scope", "role", "kind", "op", "kernel", "reason")
+        return self._csv("spread.csv", {**dict.fromkeys(texts, "str"), "samples": "Int64", "noise_pct": "float64"})
 
     @cached_property
     def repeats(self) -> pd.DataFrame:
@@ -188,7 +189,8 @@ class FinishedRun:
         # nsys does not know the op of every kernel, so only modules can be compared with the estimate.
         known = self.ops if self.sources.get("timeline") == "torch" else None
         kernels = with_spread(kernel_table(self.kernels, phase, ops=known, **shared), self.spread, phase)
-        kernels["advice"] = sentences(kernels, self.setting(phase))
+        counted = None if self.counted is None else self.counted[self.counted["phase"] == phase]
+        kernels["advice"] = sentences(kernels, self.setting(phase), counted)
         return PhaseTables(summary, modules, kernels)
 
     def _text(self, name: str) -> str:

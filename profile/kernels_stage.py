@@ -48,7 +48,7 @@ def make_kernels(run: Pipeline) -> None:
     timeline = read_timeline(run)
     run.write_csv("launches.csv", timeline.launches)
     run.write_csv("unmatched.csv", unmatched_table(timeline.unmatched))
-    write_spread(run, timeline.rows)
+    write_spread(run, timeline)
     counted = read_counted(run)
     rows = with_counted(timeline.rows, counted)
     rounds = [from_json(run.folder.file("roofs.json").read_text(encoding="utf-8"))]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kernelroof.models.errors import KernelroofError, OutputError
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.profile.pipeline import Job, run_job
-from kernelroof.profile.runfolder import RUN, RunFolder, whole_file, write_json
+from kernelroof.profile.runfolder import RUN, RunFolder, read_json, whole_file, write_json
 from kernelroof.roofline.ceilings import highest
 from kernelroof.roofline.units import counted, seconds
 
@@ -81,13 +81,14 @@ def run_sweep(
             except KernelroofError as error:
                 failed.append((point, error))
                 print(f"point failed: {error}", file=sys.stderr)
-        if not done:
-            raise OutputError(f"no point could be measured; the first: {failed[0][1].what}", failed[0][1].hint)
-        table = sweep_table([FinishedRun(out / p.folder) for p in done])
-        _write(folder, table, name)
         record = [{"point": p.words, "folder": p.folder} for p in done]
         lost = [{"point": p.words, "error": e.what, "hint": e.hint} for p, e in failed]
-        write_json(folder.file(RUN), {"status": "complete", "identity": identity, "points": record, "failed": lost})
+        status = {"status": "complete" if done else "failed", "identity": identity, "points": record, "failed": lost}
+        write_json(folder.file(RUN), status)
+        if not done:
+            raise OutputError(f"no point could be measured; the first: {failed[0][1].what}", failed[0][1].hint)
+        table = sweep_table(_finished(out))
+        _write(folder, table, name)
     from kernelroof.roofline.sweep_text import sweep_lines
 
     print("\n".join(sweep_lines(table, [(p.words, str(e)) for p, e in failed])))
@@ -117,6 +118,12 @@ def sweep_table(runs: Sequence[FinishedRun]) -> pd.DataFrame:
     ordered = pd.DataFrame(rows, columns=list(COLUMNS)).sort_values(["phase", "prompt", "batch"])
     table: pd.DataFrame = ordered.reset_index(drop=True)
     return table
+
+
+def _finished(out: Path) -> list[FinishedRun]:
+    """Every point in the folder that is whole, also those that an earlier command asked for."""
+    complete = [p.parent for p in sorted(out.glob(f"points/*/{RUN}")) if read_json(p).get("status") == "complete"]
+    return [FinishedRun(path) for path in complete]
 
 
 def _measure(point: Point, job_of: Callable[[Point], Job], out: Path, overwrite: bool) -> None:

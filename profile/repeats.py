@@ -6,15 +6,17 @@ often as costs little; of these recordings only times by role and step are kept 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelroof.roofline.steady import total_ns
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from kernelroof.profile.kernels_stage import Timeline
     from kernelroof.profile.pipeline import Pipeline
+    from kernelroof.roofline.wall import PhaseWall
 
 RECORDINGS = 3
 """Recordings of a pass, where the time allows."""
@@ -36,24 +38,38 @@ def record_again(run: Pipeline) -> list[str]:
     once_ns = sum(total_ns(run.bare, phase) for phase in ("prefill", "decode"))
     names = [f"repeat_{n}.json.gz" for n in range(1, min(RECORDINGS, 1 + int(_BUDGET_NS // once_ns)))]
     for name in names:
-        record(run.session, run.folder.file(name), run.job.driver.depth)
+        record(run.session, run.folder.file(name), run.job.driver.depth, warm=True)
     return names
 
 
-def write_spread(run: Pipeline, rows: pd.DataFrame) -> None:
-    """Write repeats.csv and spread.csv from the rows of the run's own recording and those recorded again."""
-    from kernelroof.roofline.spread import all_steps, role_steps, step_spread
+def write_spread(run: Pipeline, timeline: Timeline) -> None:
+    """Write repeats.csv and spread.csv from the run's own recording and those recorded again."""
+    import pandas as pd
+    from kernelroof.roofline.spread import all_steps, role_steps, step_spread, wall_spread, with_launches
 
-    again = enumerate(_rows_again(run), start=1)
-    steps = all_steps([role_steps(rows), *(role_steps(more, number) for number, more in again)])
+    steps = all_steps(
+        role_steps(one.rows, number, paces(one.walls, timeline.walls) if run.scaled else None)
+        for number, one in enumerate(chain([timeline], _again(run)))
+    )
     run.write_csv(STEPS, steps)
-    run.write_csv(SPREAD, step_spread(steps))
+    spread = with_launches(step_spread(steps), timeline.rows)
+    run.write_csv(SPREAD, pd.concat([wall_spread(run.bare), spread], ignore_index=True)[list(spread)])
 
 
-def _rows_again(run: Pipeline) -> Iterator[pd.DataFrame]:
-    """The rows of each recording that was made again, on the bare run's clock."""
+def paces(walls: Mapping[str, PhaseWall], first: Mapping[str, PhaseWall]) -> dict[str, float]:
+    """By phase, how much longer a recording took than the first, as a ratio.
+
+    On a CPU each recording by itself is brought to the bare run's time, so their sums would be alike whatever the
+    machine did meanwhile, and what takes nearly all of a phase would look steady in any case. On a GPU durations
+    are true as they are.
+    """
+    return {phase: wall.recorded_ns / first[phase].recorded_ns for phase, wall in walls.items()}
+
+
+def _again(run: Pipeline) -> Iterator[Timeline]:
+    """Each recording that was made again, on the bare run's clock."""
     from kernelroof.profile.kernels_stage import rows_of_trace
 
     traces: list[Path] = sorted(run.folder.path.glob(TRACES)) if run.sources.timeline == "torch" else []
     for trace in traces:
-        yield rows_of_trace(run, trace).rows
+        yield rows_of_trace(run, trace)

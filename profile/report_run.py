@@ -146,7 +146,7 @@ def _missing(run: FinishedRun, phases: list[PhaseInput]) -> Iterator[tuple[str, 
             each = " a step" if phase.steps > 1 else ""
             what = f"FLOPs or bytes of {counted(int(rows['count'].sum()), 'launch')} in {phase.name} ({time}{each})"
             yield what, str(reason), "their time is in every sum; they have no place on the roofline"
-        if phase.steps == 1 and phase.kernels.get("samples") is None:
+        if not (phase.kernels["samples"] > 1).any():
             yield f"the spread of kernels in {phase.name}", "one forward was recorded", "see the bare repeats' spread"
     if len(run.unmatched):
         yield f"{len(run.unmatched)} traced ops", "not found in the recording", "see unmatched.csv"

@@ -20,6 +20,23 @@ Roles (phase, module, kind of work) are compared, not kernel names. A difference
 what repeats of each run, and roles that did not change, differ by themselves."""
 
 
+_EXPLAIN_EPILOG = """examples:
+  kernelroof explain runs/a                                   the phases and their kinds of modules
+  kernelroof explain runs/a --phase decode                    what bounds it, its modules, its kernels
+  kernelroof explain runs/a --phase decode --module mlp       where its time goes, its layers side by side
+  kernelroof explain runs/a --phase decode --kernel 1         launches, counters, spread, what to do
+
+Each screen names the command that goes deeper. Times are of one step, on the bare run's clock."""
+
+
+_TRACE_EPILOG = """examples:
+  kernelroof trace runs/a                          writes placed_trace.json.gz into the run folder
+  kernelroof trace runs/a --out placed.json
+
+Open it at https://ui.perfetto.dev or in chrome://tracing. Positions and lengths are the recording's own; the figures
+in a slice's arguments are on the bare run's clock."""
+
+
 def add_run_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands on run folders to the parser."""
     report = commands.add_parser(
@@ -44,3 +61,26 @@ def add_run_commands(commands: argparse._SubParsersAction[Any]) -> None:
     diff.add_argument("--out", metavar="FILE", help="also write an HTML page")
     diff.add_argument("--top", type=int, default=8, metavar="N", help="changed roles shown per phase (default: 8)")
     diff.add_argument("--json", action="store_true", help="print one JSON object")
+    explain = commands.add_parser(
+        "explain",
+        help="walk a finished run from the phase down to one kernel and what to do about it",
+        description="What a phase, module or kernel should take, what it takes, and what could be recovered.",
+        epilog=_EXPLAIN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    explain.add_argument("run", metavar="RUN", help="a run folder of `kernelroof profile`")
+    explain.add_argument("--phase", choices=("prefill", "decode"), help="one phase (default: all; below: decode)")
+    explain.add_argument(
+        "--module", metavar="PATH", help="a module or layer: mlp, layers.1, model.layers.*.mlp.up_proj"
+    )
+    explain.add_argument("--kernel", type=int, metavar="N", help="the kernel of that number in the phase's list")
+    explain.add_argument("--json", action="store_true", help="print one JSON value for scripts")
+    trace = commands.add_parser(
+        "trace",
+        help="the placed kernels of a finished run as a trace for the Perfetto UI",
+        description="Phases, steps, modules and placed kernels on a timeline, with counters of what they reach.",
+        epilog=_TRACE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    trace.add_argument("run", metavar="RUN", help="a run folder of `kernelroof profile`")
+    trace.add_argument("--out", metavar="FILE", help=".json or .json.gz (default: RUN/placed_trace.json.gz)")

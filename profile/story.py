@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.roofline.card import estimate_card
+from kernelroof.roofline.siblings import odd_layers
+from kernelroof.roofline.spread_text import samples
 from kernelroof.roofline.text import new_console, print_conventions, print_phase
-from kernelroof.roofline.units import seconds
+from kernelroof.roofline.units import counted, seconds
 from kernelroof.roofline.waterfall_text import waterfall_lines
 
 if TYPE_CHECKING:
+    import pandas as pd
     from kernelroof.profile.pipeline import Pipeline
+
+_TO_DO = 3
+"""Kernels with advice, and odd layers, shown of a phase."""
 
 
 def tell(run: Pipeline) -> None:
@@ -19,26 +27,42 @@ def tell(run: Pipeline) -> None:
     console = new_console()
     console.print(estimate_card(run.estimate), markup=False, soft_wrap=True)
     finished = FinishedRun(run.folder.path)
+    odd = odd_layers(finished.kernels)
     for phase, wall in run.walls.items():
         tables = finished.phase(phase)
         print_phase(console, tables.summary, tables.modules, tables.kernels, top=run.job.top, doubts=wall["doubts"])
         console.print()
         for line in waterfall_lines(run.waterfall, phase, run.steps(phase), scaled=run.scaled):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print()
+        for line in to_do(tables.kernels, odd[odd["phase"] == phase]["words"].tolist()):
+            console.print(line, markup=False, highlight=False)
     print_conventions(console, run.ceilings)
     console.print()
     for line in counting(run):
         console.print(line, markup=False, soft_wrap=True)
     for phase in run.walls:
         console.print(clocks(run, phase), markup=False)
+        console.print(samples(finished.spread, phase), markup=False)
     lost = sum(1 for _ in run.folder.file("unmatched.csv").open(encoding="utf-8")) - 1
     if lost:
         console.print(f"{lost} traced ops were not found in the recording: see unmatched.csv", style="yellow")
     console.print(f"run folder: {run.folder.path}", markup=False)
     console.print("  report.html: all of this to look around in, one file for any browser", markup=False)
+    console.print(f"  kernelroof explain {shlex.quote(str(run.folder.path))}: down to a module or kernel", markup=False)
     console.print("  roofline_prefill.png, roofline_decode.png, kernels/*.png: the pictures", markup=False)
     console.print("  waterfall.csv: the terms by phase, layer and module", markup=False)
+    console.print("  spread.csv, repeats.csv: medians and spreads over steps and recordings", markup=False)
     console.print("  kernels.csv, ops.csv, wall.json, run.json: every number, with its source", markup=False)
+
+
+def to_do(kernels: pd.DataFrame, odd: Sequence[str]) -> list[str]:
+    """Lines of a phase: what to do about the kernels with most to recover, and layers that differ."""
+    most = kernels[kernels["recoverable_ns"].fillna(0) > 0].head(_TO_DO)
+    lines = [f"{label}: {words}" for label, words in zip(most["label"], most["advice"], strict=True)]
+    more = [f"and {counted(len(odd) - _TO_DO, 'other layer')}"] if len(odd) > _TO_DO else []
+    return [*(["what to do:"] if lines else []), *(f"  {i}. {w}" for i, w in enumerate(lines, start=1)),
+            *(f"  ! {words}" for words in [*odd[:_TO_DO], *more])]  # fmt: skip
 
 
 def counting(run: Pipeline) -> list[str]:
@@ -64,11 +88,16 @@ def clocks(run: Pipeline, phase: str) -> str:
         seconds(wall[k] / steps / 1e9) for k in ("bare_ns", "bare_min_ns", "bare_max_ns", "recorded_ns")
     )
     each = "a step" if steps > 1 else "in all"
-    spread = f"{wall['repeats']} repeats took {low} to {high}" if wall["repeats"] > 1 else "1 repeat, spread unknown"
-    middle = "each step's median over the repeats" if steps > 1 and wall["repeats"] > 1 else "median"
+    if wall["repeats"] < 2:
+        how = "1 repeat, spread unknown"
+    elif steps > 1:
+        # The sum of medians may lie below the fastest whole repeat: no repeat has only good steps.
+        how = f"mean of each step's median over {wall['repeats']} repeats; whole repeats took {low} to {high} a step"
+    else:
+        how = f"median of {wall['repeats']} repeats, {low} to {high}"
     scaled = (
         f"; with the profiler's cost per event taken off, recorded times were scaled by {wall['factor']:.3f}"
         if run.job.driver.device == "cpu"
         else ""
     )
-    return f"{phase}: bare {bare} {each} ({middle}; {spread}), under the profiler {recorded}{scaled}"
+    return f"{phase}: bare {bare} {each} ({how}), under the profiler {recorded}{scaled}"

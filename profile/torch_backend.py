@@ -29,11 +29,14 @@ _VIEWS = 15
 _BUDGET_S = 0.5
 
 
-def record(session: Session, out: Path, depth: str) -> dict[str, Any]:
+def record(session: Session, out: Path, depth: str, *, warm: bool = False) -> dict[str, Any]:
     """Record one pass under torch.profiler with ranges; write its Chrome trace, gzip-compressed, to `out`.
 
     A short pass is recorded and thrown away first: what the profiler sets up on first use would
     otherwise dilate the recorded prefill. Garbage collection is off during the recorded pass.
+
+    Args:
+        warm: the model ran, and the profiler recorded, in this process a moment ago: nothing is run before.
 
     Returns:
         the recorded pass's times in the shape of `driver.measure_bare` (dilated by the profiler and
@@ -44,10 +47,12 @@ def record(session: Session, out: Path, depth: str) -> dict[str, Any]:
         DriverError: out of memory.
     """
     device = session.spec.device
-    warm_up(session)
+    if not warm:
+        warm_up(session)
     with quiet_kineto(), module_ranges(session.model, depth, (profiler_sink(),)) as ranges:
-        with _profiler(device):
-            run_pass(session, ranges, min(2, session.spec.output))
+        if not warm:
+            with _profiler(device):
+                run_pass(session, ranges, min(2, session.spec.output))
         with no_collection(), _profiler(device) as recorder:
             times = run_pass(session, ranges)
         recorder.add_metadata_json("kernelroof", json.dumps({"depth": depth, "device": device}))

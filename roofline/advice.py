@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 from kernelroof.roofline.ceilings import Ceilings
+from kernelroof.roofline.place import HEALTHY_PCT
 from kernelroof.roofline.summary import PhaseSummary
 from kernelroof.roofline.units import fixed, quantity, seconds
+from kernelroof.roofline.verdict import NOT_COUNTED
 from kernelroof.roofline.waterfall import WORDS
 
 _PRODUCTS = ("mm", "addmm", "bmm", "matmul", "linear", "baddbmm", "gemm", "gemv", "cutlass", "cublas", "xmma", "nvjet")
@@ -33,9 +35,29 @@ class Setting(NamedTuple):
     ceilings: Ceilings
 
 
-def sentences(kernels: pd.DataFrame, setting: Setting) -> list[str]:
-    """One sentence for each row of `summary.kernel_table`: what bounds it and what would help."""
-    return [sentence(row, setting) for row in kernels.to_dict("records")]
+def sentences(kernels: pd.DataFrame, setting: Setting, counted: pd.DataFrame | None = None) -> list[str]:
+    """One sentence for each row of `summary.kernel_table`: what bounds it and what would help.
+
+    Where a kernel was counted (`counted`: rows of counted.csv of the phase), the counters' own sentence stands.
+    """
+    found = {} if counted is None else counted_sentences(counted)
+    rows = kernels.to_dict("records")
+    return [found.get((str(row["role"]), str(row["kernel"]))) or sentence(row, setting) for row in rows]
+
+
+def counted_sentences(counted: pd.DataFrame) -> dict[tuple[str, str], str]:
+    """What the counters say of each kernel, by module role and kernel name: of the grid that takes most time.
+
+    Args:
+        counted: rows of counted.csv of one phase.
+    """
+    from kernelroof.roofline.kernel_groups import kernels_of
+
+    if counted.empty:
+        return {}
+    said = kernels_of(counted).drop_duplicates(["role", "kernel"])
+    said = said[said["verdict"].notna() & (said["verdict"] != NOT_COUNTED)]
+    return {(str(r), str(k)): str(v) for r, k, v in zip(said["role"], said["kernel"], said["verdict"], strict=True)}
 
 
 def sentence(row: Mapping[Any, Any], setting: Setting) -> str:
@@ -98,7 +120,13 @@ def _is_product(name: str) -> bool:
 def _share(row: Mapping[Any, Any]) -> str:
     words = {"memory": "memory-bound", "compute": "compute-bound", "latency": "latency-bound"}
     bound = words.get(str(row["bound"]), str(row["bound"]))
-    return bound if pd.isna(row["pct_of_roof"]) else f"{bound}, {_percent(float(row['pct_of_roof']))} of its roof"
+    if pd.isna(row["pct_of_roof"]):
+        return bound
+    pct = float(row["pct_of_roof"])
+    if str(row["bound"]) in ("latency", "inefficient") and pct >= HEALTHY_PCT:
+        # The bound is that of most of its time; a few launches, with operands in a cache, can lift the mean.
+        return f"{bound} for most of its time, though {_percent(pct)} of its roof on the whole"
+    return f"{bound}, {_percent(pct)} of its roof"
 
 
 def phase_answers(
@@ -181,7 +209,10 @@ def _what_to_do(summary: PhaseSummary, kernels: pd.DataFrame, terms: Mapping[str
         if float(row["recoverable_ns"]) > 0:
             gain = _time(row["recoverable_ns"], summary)
             steps.append(
-                (float(row["recoverable_ns"]), f"{row['label']} (up to {gain}{each}): {sentence(row, setting)}")
+                (
+                    float(row["recoverable_ns"]),
+                    f"{row['label']} (up to {gain}{each}): {row.get('advice') or sentence(row, setting)}",
+                )
             )
     if summary.wall_ns and idle > 0.05 * summary.wall_ns:
         cure = (
@@ -200,4 +231,4 @@ def _time(ns: Any, summary: PhaseSummary) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{fixed(value, 2) if value < 10 else f'{value:.0f}'} %"
+    return "under 0.1 %" if 0 < value < 0.1 else f"{fixed(value, 2) if value < 10 else f'{value:.0f}'} %"

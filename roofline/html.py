@@ -16,7 +16,9 @@ WEB = Path(__file__).parent / "web"
 
 
 def page(name: str, data: Mapping[str, Any], **texts: Any) -> str:
-    """The page `web/NAME.html.j2` with `NAME.js`, the shared style and charts, and `data` for its script.
+    """The page `web/NAME.html.j2` with its scripts, the shared style and charts, and `data` for its scripts.
+
+    Scripts are `charts.js`, then all `NAME_*.js` and last `NAME.js`, as one script.
 
     Args:
         name: "report" or "diff".
@@ -31,12 +33,13 @@ def page(name: str, data: Mapping[str, Any], **texts: Any) -> str:
     environment = Environment(
         loader=FileSystemLoader(WEB), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    scripts = [WEB / "charts.js", *sorted(WEB.glob(f"{name}_*.js")), WEB / f"{name}.js"]
     assets = {
         "style": "".join(
             (WEB / f).read_text(encoding="utf-8") for f in ("page.css", f"{name}.css") if (WEB / f).exists()
         ),
         "library": (WEB / "echarts.min.js").read_text(encoding="utf-8"),
-        "script": "\n".join((WEB / f).read_text(encoding="utf-8") for f in ("charts.js", f"{name}.js")),
+        "script": "\n".join(path.read_text(encoding="utf-8") for path in scripts),
         "data": script_json(data),
     }
     return environment.get_template(f"{name}.html.j2").render(assets=assets, **texts)

@@ -50,8 +50,8 @@ def plot_sweep(table: pd.DataFrame, path: str | os.PathLike[str], *, title: str,
     values = sorted(table[other].unique())
     if len(values) > 1:
         handles = [
-            Line2D([], [], color=_TINTS[i % len(_TINTS)], marker=_MARKS[i % len(_MARKS)], label=f"{other} {value}")
-            for i, value in enumerate(values)
+            Line2D([], [], color=tint, marker=mark, label=f"{other} {value}")
+            for value, (tint, mark) in ((v, _look(i)) for i, v in enumerate(values))
         ]
         figure.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.985, 0.995), ncols=6, frameon=False)
     return save_png(figure, path)
@@ -61,7 +61,7 @@ def _panel(axes: Axes, rows: pd.DataFrame, axis: str, other: str, panel: tuple[s
     measured, beside, _, _, _, log = panel
     for at, (_, curve) in enumerate(rows.groupby(other, sort=True)):
         curve = curve.sort_values(axis)
-        tint, mark = _TINTS[at % len(_TINTS)], _MARKS[at % len(_MARKS)]
+        tint, mark = _look(at)
         axes.plot(curve[axis], curve[measured], color=tint, marker=mark, markersize=6)
         axes.plot(curve[axis], curve[beside], color=tint, linestyle="--", marker=mark, markerfacecolor="white",
                   markersize=5, linewidth=1.2)  # fmt: skip
@@ -78,8 +78,14 @@ def _panel(axes: Axes, rows: pd.DataFrame, axis: str, other: str, panel: tuple[s
         axes.set_yscale("log")
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
-        axes.set_ylim(0, 105)
+        # more than 100 % is a fault of some figure: it must be seen, not cut off
+        axes.set_ylim(0, max(105.0, 1.05 * float(rows[[measured, beside]].astype(float).max().max())))
     axes.grid(True, which="major", color="#E4E4E4", linewidth=0.7)
     axes.tick_params(labelsize=9, colors=INK)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def _look(at: int) -> tuple[str, str]:
+    """Colour and mark of a curve: a pair of its own for the first 36."""
+    return _TINTS[at % len(_TINTS)], _MARKS[(at + at // len(_TINTS)) % len(_MARKS)]

@@ -105,7 +105,7 @@ def findings(table: pd.DataFrame) -> list[str]:
         if pd.notna(last["pct_of_ideal"]):
             words += f"; {_pct(first['pct_of_ideal'])} of the ideal at first, {_pct(last['pct_of_ideal'])} at last"
         if pd.notna(last["top_role"]):
-            words += f", most of it lost in {last['top_role']}"
+            words += f"; at last the kernel role with most to recover is {last['top_role']}"
         said.append(words)
     return said
 

@@ -149,7 +149,9 @@ def conventions(ceilings: Ceilings) -> list[str]:
         "FMA = 2 FLOP, elementwise ops 1 per element; GB = 10^9 B; peaks are dense",
         "bytes are traced unless their source says ncu, so above the DRAM roof means operands in cache",
         "recoverable = (time - time at the roof) x launches; share = part of the wall time; ideal = the "
-        "traced op at its roof; ± = half the distance of the quartiles of a step's time, over all steps and recordings",
+        "traced op at its roof",
+        "± = noise of a step's time, % of its median: half the distance of the quartiles around its trend over all "
+        "steps and recordings (of fewer than 5 samples: half their range); 1x = one sample, noise not known",
         f"{MFU_MEANS}; {MBU_MEANS}",
     ]
 
@@ -232,9 +234,16 @@ def _columns(shown: pd.DataFrame, rest: pd.DataFrame, summary: PhaseSummary) -> 
             columns[-2:-2] = [amounts("est_flops", "est.", "FLOP", 2)]
         if not _same(shown, "bytes", "est_bytes"):
             columns[-2:-2] = [amounts("est_bytes", "est.", "B", 4)]
-    if "noise_pct" in shown and shown["noise_pct"].notna().any():
-        columns[1:1] = [plain("noise_pct", "±\n%", 7, _one_digit)]
+    if "samples" in shown and shown["samples"].notna().any():
+        cells = [_noise(*row) for row in zip(shown["noise_pct"], shown["samples"], strict=True)]
+        columns[1:1] = [_Column("noise_pct", "±\n%", cells + ([""] if len(rest) else []), 7)]
     return columns
+
+
+def _noise(noise_pct: Any, samples: Any) -> str:
+    if pd.isna(noise_pct):
+        return "1x" if not pd.isna(samples) and int(samples) == 1 else _DASH
+    return _one_digit(float(noise_pct))
 
 
 def _same(rows: pd.DataFrame, measured: str, estimated: str) -> bool:

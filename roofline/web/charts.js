@@ -3,27 +3,25 @@
 // profilers and may hold anything), sortable tables, and charts in the colours of the page's theme.
 
 const DASH = "–";
+const none = (value) => value === null || value === undefined || Number.isNaN(value);
 
-// Python rounds exact ties to the even digit, toFixed to the larger one.
+// ---- numbers: kernelroof.roofline.units and .text, digit for digit ----
+
+// Python rounds exact ties to the even digit, toFixed away from zero. A tie's expansion is short, so it can be seen.
 function toFixedEven(value, digits) {
   const text = value.toFixed(digits);
-  const long = Math.abs(value).toFixed(Math.min(100, digits + 30));
-  const tail = long.slice(long.indexOf(".") + 1 + digits);
-  if (!/^50*$/.test(tail)) return text;
-  const last = Number(text[text.length - 1]);
-  if (last % 2 === 0) return text;
-  const step = 10 ** -digits;
-  return (value - Math.sign(value) * step).toFixed(digits);
+  const long = value.toFixed(Math.min(100, digits + 30));
+  const cut = long.indexOf(".") + 1 + digits;
+  if (!/^50*$/.test(long.slice(cut)) || Number(text[text.length - 1]) % 2 === 0) return text;
+  return digits ? long.slice(0, cut) : long.slice(0, cut - 1);
 }
-
 function fixed(value, digits = 4) {
   if (value === 0) return "0";
   const whole = String(Math.trunc(Math.abs(Number(value.toPrecision(digits))))).length;
   return toFixedEven(value, Math.max(0, digits - whole));
 }
-
 function quantity(value, unit, digits = 4) {
-  if (value === null || value === undefined) return DASH;
+  if (none(value)) return DASH;
   const size = Math.abs(value);
   if (size === 0) return `0 ${unit}`;
   const up = ["", "k", "M", "G", "T", "P", "E"];
@@ -31,45 +29,67 @@ function quantity(value, unit, digits = 4) {
   while (step < up.length - 1 && Number((size / 1000 ** step).toPrecision(digits)) >= 1000) step += 1;
   return `${fixed(value / 1000 ** step, digits)} ${up[step]}${unit}`;
 }
-
 function seconds(value, digits = 4) {
-  if (value === null || value === undefined) return DASH;
+  if (none(value)) return DASH;
   if (value === 0) return "0 s";
   let step = 0;
   while (step < 3 && Number((Math.abs(value) * 1000 ** step).toPrecision(digits)) < 1) step += 1;
   return `${fixed(value * 1000 ** step, digits)} ${["", "m", "µ", "n"][step]}s`;
 }
+const time = (ns, digits = 3) => (none(ns) ? DASH : seconds(ns / 1e9, digits));
+const oneDigit = (v) => (none(v) ? DASH : toFixedEven(v, Math.abs(v) < 99.95 ? 1 : 0));
+const percent = (v) => (none(v) ? DASH : `${oneDigit(v)} %`);
+// Three digits; what would read as zero says that it is not.
+const number = (v) => (none(v) ? DASH : v !== 0 && Math.abs(v) < 0.005 ? "<0.01" : fixed(v, 3));
+const grouped = (n) => (none(n) ? DASH : Number(Number(n).toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 6 }));
+// The unit in which all of some times can be told: its size in ns and its name.
+function scaleOf(ns) {
+  for (const [size, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]]) if (Math.abs(ns) >= size) return [size, unit];
+  return [1, "ns"];
+}
 
-const time = (ns, digits = 3) => (ns === null || ns === undefined ? DASH : seconds(ns / 1e9, digits));
-const oneDigit = (v) => (v === null || v === undefined ? DASH : Math.abs(v) < 99.95 ? toFixedEven(v, 1) : toFixedEven(v, 0));
-const percent = (v) => (v === null || v === undefined ? DASH : `${oneDigit(v)} %`);
-const grouped = (n) => (n === null || n === undefined ? DASH : Number(n).toLocaleString("en-US"));
-
+// ---- tables that came as columns ----
 function decode(column) {
   return column.codes.map((code) => (code < 0 ? null : column.names[code]));
 }
+function rowsOf(columns) {
+  const plain = Object.entries(columns).map(([name, column]) => [name, column.codes ? decode(column) : column]);
+  return plain[0][1].map((_, index) => Object.fromEntries([["index", index], ...plain.map(([name, column]) => [name, column[index]])]));
+}
 
+// ---- elements ----
 // element("td", {class: "number"}, "text", otherElement)
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+    else if (!none(value) && value !== false) made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.filter((c) => c !== null && c !== undefined).map((c) => (c instanceof Node ? c : String(c))));
+  made.append(...children.filter((c) => !none(c)).map((c) => (c instanceof Node ? c : String(c))));
   return made;
 }
-
 function fill(target, ...children) {
-  target.replaceChildren(...children.filter((c) => c !== null && c !== undefined));
+  target.replaceChildren(...children.filter((c) => !none(c)));
 }
-
 function factList(pairs) {
   return element("dl", { class: "facts" }, ...pairs.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
 }
+function listOf(items) {
+  return element("ul", { class: "plain" }, ...items.map((item) => element("li", {}, item)));
+}
+function copyable(words, what) {
+  const pre = element("pre", { tabindex: "0", role: "region", "aria-label": what }, words);
+  const button = element("button", { type: "button", class: "copy screen", "aria-label": `copy: ${what}`, onclick: async () => {
+    try { await navigator.clipboard.writeText(words); button.textContent = "copied"; }
+    catch { getSelection().selectAllChildren(pre); button.textContent = "selected"; }
+    setTimeout(() => { button.textContent = "copy"; }, 2000);
+  } }, "copy");
+  return element("div", { class: "copyable" }, pre, button);
+}
 
-// A table whose heads sort it. columns: [{head, title, value(row), text(row) or cell(row), number}]; rows: any.
-// Missing values come last whichever way it is sorted.
+// ---- tables ----
+// A table whose heads sort it. columns: [{head, title, value(row), text(row) or cell(row), tip(row), number}].
+// Missing values come last whichever way it is sorted; of equals the order given is kept.
 class SortedTable {
   constructor(target, { caption, columns, first = 20, sort = null, rowClass = () => "" }) {
     Object.assign(this, { target, caption, columns, first, rowClass, rows: [], all: false, sort: sort ?? { column: 0, down: true } });
@@ -85,11 +105,8 @@ class SortedTable {
     return this.rows
       .map((row, at) => [row, value(row), at])
       .sort(([, a, i], [, b, j]) => {
-        const none = (a === null || a === undefined) - (b === null || b === undefined);
-        if (none) return none;
-        if (a === null || a === undefined) return i - j;
-        const order = typeof a === "string" ? a.localeCompare(b) : a - b;
-        return sign * order || i - j;
+        if (none(a) || none(b)) return none(a) - none(b) || i - j;
+        return sign * ((a > b) - (a < b)) || i - j;
       })
       .map(([row]) => row);
   }
@@ -101,19 +118,25 @@ class SortedTable {
       return element("th", { scope: "col", class: column.number ? "number" : null, "aria-sort": state }, button);
     });
     const rows = this.sorted();
-    const shown = this.all ? rows : rows.slice(0, this.first);
-    const body = shown.map((row) =>
+    const body = rows.slice(0, this.all ? undefined : this.first).map((row) =>
       element("tr", { class: this.rowClass(row) || null },
-        ...this.columns.map((c) => element("td", { class: c.number ? "number" : null, title: c.tip ? c.tip(row) : null },
+        ...this.columns.map((c) => element("td", { class: c.number ? "number" : null, title: c.tip?.(row) },
           c.cell ? c.cell(row) : c.text(row)))));
-    const rest = rows.length - this.first;
-    const more = rest > 0
-      ? element("button", { type: "button", class: "screen", onclick: () => { this.all = !this.all; this.draw(); } },
-          this.all ? `show the first ${this.first}` : `show all ${grouped(rows.length)}`)
+    const empty = rows.length ? null : element("tr", {}, element("td", { colspan: this.columns.length }, "Nothing passes the filters."));
+    const more = rows.length > this.first
+      ? element("button", { type: "button", class: "more screen", "aria-expanded": String(this.all), onclick: () => {
+          this.all = !this.all;
+          this.draw();
+          this.target.querySelector("button.more")?.focus();
+        } }, this.all ? `show the first ${this.first}` : `show all ${grouped(rows.length)}`)
       : null;
     const table = element("table", {}, element("caption", {}, this.caption), element("thead", {}, element("tr", {}, ...heads)),
-      element("tbody", {}, ...body));
-    fill(this.target, element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": this.caption }, table), more);
+      element("tbody", {}, ...body, ...(empty ? [empty] : [])));
+    const scrolled = this.target.querySelector(".scroll")?.scrollLeft ?? 0;
+    const scroll = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": this.caption }, table);
+    const cut = more && !this.all ? element("p", { class: "note paper-only" }, `${this.first} of ${grouped(rows.length)} rows, in the order chosen on the screen.`) : null;
+    fill(this.target, scroll, more, cut);
+    scroll.scrollLeft = scrolled;
     if (focus !== null) this.target.querySelectorAll("th button")[focus].focus();
   }
   by(at) {
@@ -122,18 +145,31 @@ class SortedTable {
   }
 }
 
+// ---- charts ----
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const isNarrow = () => document.documentElement.clientWidth < 700;
 
 // Charts are drawn anew when the theme, the width or the medium changes; a chart is a function of nothing to options.
+// On paper they are vectors, on the screen a canvas, which stays quick with many points.
 const charts = [];
+let onPaper = false;
 function chart(target, options, { height = 420 } = {}) {
   target.classList.add("chart");
-  const made = { target, options, instance: null };
+  const made = { target, options, instance: null, paper: false, listeners: [] };
+  made.on = (name, call) => made.listeners.push([name, call]);
   made.draw = () => {
-    const wanted = typeof height === "function" ? height() : height;
-    target.style.height = `${wanted}px`;
-    if (!made.instance) made.instance = echarts.init(target, null, { renderer: "canvas" });
-    else made.instance.resize();
+    if (target.offsetParent === null) return;
+    target.style.height = `${typeof height === "function" ? height() : height}px`;
+    if (made.instance && made.paper !== onPaper) {
+      made.instance.dispose();
+      made.instance = null;
+    }
+    if (made.instance) made.instance.resize();
+    else {
+      made.instance = echarts.init(target, null, { renderer: onPaper ? "svg" : "canvas" });
+      made.paper = onPaper;
+      for (const [name, call] of made.listeners) made.instance.on(name, call);
+    }
     made.instance.setOption({ animation: false, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily }, ...options() },
       { notMerge: true });
   };
@@ -141,17 +177,19 @@ function chart(target, options, { height = 420 } = {}) {
   return made;
 }
 function redrawAll() {
-  for (const made of charts) if (made.target.offsetParent !== null) made.draw();
+  for (const made of charts) if (made.instance) made.draw();
 }
 
 // Plain look of axes and tooltips in the theme's colours.
 function axisLook(name) {
   return {
-    name, nameLocation: "middle", nameTextStyle: { color: css("--ink"), fontSize: 13 },
-    axisLabel: { color: css("--soft"), fontSize: 12 }, axisLine: { lineStyle: { color: css("--soft") } },
+    name, nameLocation: "middle", nameTextStyle: { color: css("--soft"), fontSize: 12.5 },
+    axisLabel: { color: css("--soft"), fontSize: 12 }, axisLine: { lineStyle: { color: css("--line") } },
+    axisTick: { lineStyle: { color: css("--line") } },
     splitLine: { lineStyle: { color: css("--grid") } }, minorSplitLine: { show: false },
   };
 }
+// `formatter` returns an element made by `tip`: no text is ever read as markup.
 function tooltip(formatter) {
   return {
     trigger: "item", confine: true, backgroundColor: css("--paper"), borderColor: css("--line"), textStyle: { color: css("--ink") },
@@ -162,22 +200,42 @@ function tip(title, pairs, note = null) {
   return element("div", { class: "tip" }, element("b", {}, title), factList(pairs), note ? element("p", { class: "note" }, note) : null);
 }
 
+// ---- theme and paper ----
 function setTheme(name) {
   document.documentElement.dataset.theme = name;
   const button = document.getElementById("theme");
   if (button) button.textContent = name === "dark" ? "light page" : "dark page";
   redrawAll();
 }
+// Paper is white, as wide as a sheet, and nothing on it can be opened: all that is folded is printed open.
+function toPaper(on) {
+  if (on === onPaper) return;
+  onPaper = on;
+  const root = document.documentElement;
+  if (on) {
+    root.dataset.screenTheme = root.dataset.theme;
+    for (const folded of document.querySelectorAll("details:not([open])")) {
+      folded.dataset.folded = "";
+      folded.open = true;
+    }
+  } else {
+    for (const folded of document.querySelectorAll("details[data-folded]")) {
+      delete folded.dataset.folded;
+      folded.open = false;
+    }
+  }
+  root.classList.toggle("paper", on);
+  setTheme(on ? "light" : root.dataset.screenTheme);
+}
 function startPage() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  let before = dark.matches ? "dark" : "light";
-  setTheme(before);
-  dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
+  setTheme(dark.matches ? "dark" : "light");
+  dark.addEventListener("change", () => { if (!onPaper) setTheme(dark.matches ? "dark" : "light"); });
   document.getElementById("theme")?.addEventListener("click", () =>
     setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-  // Paper is white.
-  addEventListener("beforeprint", () => { before = document.documentElement.dataset.theme; setTheme("light"); });
-  addEventListener("afterprint", () => setTheme(before));
+  addEventListener("beforeprint", () => toPaper(true));
+  addEventListener("afterprint", () => toPaper(false));
+  matchMedia("print").addEventListener("change", (medium) => toPaper(medium.matches));
   let waiting = null;
   addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(redrawAll, 120); });
 }

@@ -106,6 +106,19 @@ def test_every_launch_gets_its_true_figures(whole):
     assert not record["unjoined"]
 
 
+def test_spread_of_decode_and_one_sample_of_prefill(whole):
+    spread, real = pd.read_csv(whole / "spread.csv"), truth()
+    found = spread[spread["scope"] == "phase"].set_index("phase")
+    sums = real[real["phase"] == "decode"].groupby("step")["time_ns"].sum()
+    assert (found.loc["decode", "samples"], found.loc["decode", "recordings"]) == (STEPS, 1)
+    assert found.loc["decode", "step_median_ns"] == sums.median()
+    assert [found.loc["decode", k] for k in ("step_min_ns", "step_max_ns")] == [sums.min(), sums.max()]
+    assert found.loc["prefill", "samples"] == 1
+    assert found.loc["prefill", "step_median_ns"] == real.loc[real["phase"] == "prefill", "time_ns"].sum()
+    assert pd.isna(found.loc["prefill", "noise_pct"])
+    assert "one sample" in found.loc["prefill", "reason"]
+
+
 def test_how_many_were_counted_of_how_many_is_printed(box, capsys):
     folder = box("--backend", "nsight")
     record = json.loads((folder / "counters.json").read_text())

@@ -12,7 +12,7 @@ from kernelroof.models.presets import load_config
 from kernelroof.models.spec import read_spec
 from kernelroof.models.workload import make_workload
 from kernelroof.parsers.schema import KERNELS
-from kernelroof.profile import pipeline
+from kernelroof.profile import pipeline, repeats
 from kernelroof.profile.cli import main
 from kernelroof.profile.pipeline import Pipeline
 
@@ -99,6 +99,48 @@ def test_ops_and_gaps_are_the_wall_time_exactly(run, kernels):
         assert wall["dilation_ns"] == wall["recorded_ns"] - wall["bare_ns"]
 
 
+def test_spread_is_that_of_the_recordings(run, kernels):
+    steps, spread = pd.read_csv(run / "repeats.csv"), pd.read_csv(run / "spread.csv")
+    assert set(steps["recording"]) == {0, 1, 2}
+    first = steps[steps["recording"] == 0]
+    assert set(first["pace"]) == {1.0}
+    for (phase, step), rows in kernels.groupby(["phase", "step"]):
+        here = first[(first["phase"] == phase) & (first["step"] == step)]
+        assert here["time_ns"].sum() == rows["time_ns"].sum()
+        assert here["launches"].sum() == len(rows)
+    samples = spread[spread["scope"] == "phase"].set_index("phase")["samples"]
+    assert samples.to_dict() == {"prefill": 3, "decode": 9}
+    walls = spread[spread["scope"] == "wall"].set_index("phase")
+    again = run / "bare_again.json"
+    bare = json.loads((again if again.exists() else run / "bare.json").read_text())
+    assert walls.loc["prefill", "step_median_ns"] == np.median(bare["prefill_ns"])
+    assert walls.loc["decode", "step_max_ns"] == np.max(bare["decode_step_ns"])
+    assert walls["recordings"].tolist() == [2, 2]
+    timed = spread["step_median_ns"] > 0
+    assert spread.loc[timed, "noise_pct"].notna().all()
+    assert spread.loc[~timed, "reason"].notna().all()
+    roles = spread[spread["scope"] == "kernel"]
+    assert roles["launches"].sum() == len(kernels)
+    assert (roles["launch_max_ns"] == kernels["time_ns"].max()).any()
+
+
+def test_one_recording_is_said_to_be_one_sample(config, tmp_path, monkeypatch, capsys):
+    """A pass too long to be recorded again: nothing shows a spread of prefill."""
+    monkeypatch.setattr(repeats, "_BUDGET_NS", 0)
+    out = tmp_path / "run"
+    assert main(["profile", str(config), "--out", str(out), *OPTIONS]) == 0
+    spread = pd.read_csv(out / "spread.csv")
+    prefill = spread[(spread["phase"] == "prefill") & (spread["scope"] != "wall")]
+    assert set(prefill["samples"]) == {1}
+    assert prefill["noise_pct"].isna().all()
+    assert prefill["reason"].str.contains("one sample").all()
+    said = capsys.readouterr().out
+    assert "prefill: its kernels were recorded in one forward only" in " ".join(said.split())
+    table = said[said.index("prefill:") : said.index("decode:")]
+    assert " 1x " in table
+    assert not list(out.glob("repeat_*"))
+
+
 def test_every_traced_flop_is_on_a_kernel(run, kernels, expected):
     ops = pd.read_csv(run / "ops.csv")
     assert len(pd.read_csv(run / "unmatched.csv")) == 0
@@ -131,7 +173,7 @@ def test_the_same_command_again_keeps_every_stage(run, config, capsys):
     before = {p: p.stat().st_mtime_ns for p in run.rglob("*") if p.is_file() and p.name != "run.json"}
     assert main(["profile", str(config), "--out", str(run), *OPTIONS]) == 0
     said = capsys.readouterr()
-    assert said.err.count("kept") == 7
+    assert said.err.count("kept") == 8
     assert {p: p.stat().st_mtime_ns for p in before} == before
     for words in ("prefill:", "decode:", "FMA = 2 FLOP", "run folder", "recoverable"):
         assert words in said.out, words
@@ -171,6 +213,7 @@ def test_an_interrupted_run_goes_on(config, tmp_path, monkeypatch, capsys):
     assert main(["profile", str(config), "--out", str(out), *OPTIONS]) == 0
     assert capsys.readouterr().err.count("kept") == 3
     assert (out / "kernels.csv").exists()
+    assert set(pd.read_csv(out / "repeats.csv")["recording"]) == {0, 1, 2}
 
 
 def test_all_kernels_can_be_drawn(run, config, capsys):

@@ -1,0 +1,230 @@
+"""The records of `kernelroof.roofline.explain` on one screen each: at most 100 columns and about 45 lines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernelroof.roofline.explain import COUNTERS
+from kernelroof.roofline.text_table import text_table
+from kernelroof.roofline.units import counted, fixed, quantity, seconds
+from kernelroof.roofline.waterfall_text import term_lines
+
+WIDTH = 100
+_NAME = 46
+_DASH = "–"
+
+
+def run_lines(phases: Sequence[Mapping[str, Any]], run: str) -> list[str]:
+    """All phases, briefly, each with its kinds of modules."""
+    out: list[str] = []
+    for one in phases:
+        out += [*_head(one), "", *_table("kind of module", one["kinds"], "kind", 6, one), ""]
+        if one["kernels"]:
+            out += [*_wrapped(_kernel_sentence(one["kernels"][0])), ""]
+    name = phases[-1]["phase"]
+    return [*out, *_next(run, f"--phase {name}")]
+
+
+def phase_lines(one: Mapping[str, Any], run: str) -> list[str]:
+    """One phase: questions and answers, modules, kernels, odd layers."""
+    out = [*_head(one)]
+    for pair in one["answers"]:
+        out += _wrapped(f"{pair['question']} {pair['answer']}", "  ")
+    out += ["", *_table("module", one["modules"], "module", 7, one)]
+    out += ["", *_table("kernel", one["kernels"], "kernel", 8, one), *_odd(one)]
+    further = [f"--phase {one['phase']} --kernel 1"]
+    if one["modules"]:
+        further.insert(0, f"--phase {one['phase']} --module {_quoted(one['modules'][0]['module'])}")
+    return [*out, "", *_next(run, *further)]
+
+
+def module_lines(one: Mapping[str, Any], run: str) -> list[str]:
+    """One module or layer: its waterfall, its layers side by side, its kernels."""
+    each = _each(one)
+    out = _wrapped(
+        f"{one['phase']}, {one['module']}: {counted(len(one['paths']), 'module')}; at the roof {_time(one['ideal_ns'])}"
+        f"{each}, takes {_time(one['time_ns'])}{each}, recoverable {_time(one['recoverable_ns'])}{each}"
+    )
+    if one["without_figures"]:
+        out += _wrapped(f"{counted(one['without_figures'], 'row')} without FLOPs or bytes have no place under a roof")
+    whole = {term: ns * one["steps"] for term, ns in one["terms_ns"].items()}
+    title = "where the time goes" + (", each module by itself" if len(one["paths"]) > 1 else "")
+    out += ["", *(line[:WIDTH] for line in term_lines(whole, one["steps"], title, "its kernels in all"))]
+    if len(one["layers"]) > 1:
+        out += ["", *_side_by_side(one)]
+    out += [*_odd(one)]
+    out += ["", *_table("its part of kernel", one["kernels"], "kernel", 8, one)]
+    further = [f"--phase {one['phase']} --kernel {k['number']}" for k in one["kernels"][:1]]
+    return [*out, "", *_next(run, *further)]
+
+
+def kernel_lines(one: Mapping[str, Any], run: str) -> list[str]:
+    """One kernel: figures, launches, spread, counters, and what to do."""
+    each = _each(one)
+    out = _wrapped(f"{one['phase']}, kernel {one['number']}: {one['kernel']} ({one['module']})")
+    if one["full_name"] not in one["kernel"]:
+        out += textwrap.wrap(one["full_name"], WIDTH - 2, initial_indent="  ", subsequent_indent="  ", max_lines=3)
+    share = f" ({one['share_pct']:.0f} % of the wall time)" if one["share_pct"] is not None else ""
+    out += _wrapped(
+        f"at the roof {_time(one['ideal_ns'])}{each}, takes {_time(one['time_ns'])}{each}{share}, recoverable "
+        f"{_time(one['recoverable_ns'])}{each}"
+    )
+    out += ["", *_wrapped(f"What to do: {one['advice']}")]
+    if one["reason"]:
+        out += _wrapped(f"Why: {one['bound']}, {one['reason']}")
+    facts = [
+        ("op", one["op"]),
+        ("operands", one["shapes"]),
+        ("type", one["dtype"]),
+        ("FLOPs" + each, quantity(one["flops"], "FLOP", 4)),
+        ("bytes" + each, quantity(one["bytes"], "B", 4)),
+        ("intensity", _unit(one["intensity"], "FLOP/B")),
+        ("reached", f"{quantity(one['attained_flop_s'], 'FLOP/s', 3)}, {quantity(one['attained_byte_s'], 'B/s', 3)}"),
+        ("of its roof", _unit(one["pct_of_roof"], "%")),
+        ("sources", ", ".join(f"{n.split('_')[0]} {'+'.join(v) or 'none'}" for n, v in one["sources"].items())),
+        ("launches" + each, fixed(one["launches"], 6).rstrip("0").rstrip(".")),
+    ]
+    if one["launch_ns"]:
+        found = one["launch_ns"]
+        middle = f"{_time(found['median'])} (quartiles {_time(found['low'])} to {_time(found['high'])}"
+        facts.append(("one launch", f"{middle}, all {_time(found['min'])} to {_time(found['max'])})"))
+    facts.append(("one step", _spread(one["spread"])))
+    facts += _counters(one["counters"])
+    out += [""]
+    for name, value in facts:
+        out += textwrap.wrap(
+            str(value or _DASH), WIDTH, initial_indent=f"  {name:<20} ", subsequent_indent=" " * 23, max_lines=2
+        )
+    out += ["", "slowest launches"]
+    for row in one["slowest"]:
+        step = "" if row["step"] is None else f", step {int(row['step'])}"
+        out.append(f"  {_time(row['time_ns']):>9}  {row['module']}{step}"[:WIDTH])
+    if len(one["layers"]) > 1:
+        out += ["", *_side_by_side(one)]
+    out += _odd(one)
+    return [*out, "", *_next(run, f"--phase {one['phase']} --module {_quoted(one['module'])}", deeper=False)]
+
+
+def _spread(found: Mapping[str, Any]) -> str:
+    if not found["samples"]:
+        return "its spread is not known"
+    words = f"median {_time(found['step_median_ns'])} over {counted(int(found['samples']), 'sample')}"
+    if found["step_low_ns"] is None:
+        return f"{words}: no spread is known"
+    words += f", quartiles {_time(found['step_low_ns'])} to {_time(found['step_high_ns'])}"
+    return words + (f", {found['growth_pct']:+.0f} % from first to last" if found["growth_pct"] is not None else "")
+
+
+def _counters(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    if found is None:
+        return [("counters", "none: FLOPs and bytes are traced")]
+    values = [f"{words} {fixed(found[n], 3)}" for n, words in COUNTERS.items() if found.get(n) is not None]
+    return [("counters (ncu)", f"{'; '.join(values) or 'none known'}; of {counted(found['launches'], 'launch')}")]
+
+
+def _head(one: Mapping[str, Any]) -> list[str]:
+    each = _each(one)
+    should = "no model" if one["ideal_ns"] is None else f"{_time(one['ideal_ns'])}{each} should be"
+    lines = [
+        f"{one['phase']}: {should}, {_time(one['wall_ns'])}{each} is; {_time(one['kernel_ns'])} in kernels, "
+        f"{_time(one['recoverable_ns'])} recoverable in them"
+    ]
+    return _wrapped(lines[0])
+
+
+def _table(head: str, rows: Sequence[Mapping[str, Any]], key: str, most: int, one: Mapping[str, Any]) -> list[str]:
+    """Rows with what they should take, take and could recover, in ms of one step; the rest in one line."""
+    bound = bool(rows) and "bound" in rows[0]
+    body = [_row(r, _label(r, key), bound=bound) for r in rows[:most]]
+    rest = rows[most:]
+    if rest:
+        total = {n: _total(rest, n) for n in ("ideal_ns", "time_ns", "recoverable_ns")}
+        body.append(_row({**total, "bound": "", "pct_of_roof": None}, f"and {len(rest)} more", bound=bound))
+    each = "ms per step" if one["steps"] > 1 else "ms"
+    names = [f"{head} ({each})", "at the roof", "takes", "recoverable", *(("bound", "roof %") if bound else ())]
+    return text_table(names, body, left=(0, 4)).splitlines()
+
+
+def _label(row: Mapping[str, Any], key: str) -> str:
+    name = _short(str(row[key]), _NAME - 4)
+    return f"{row['number']:>3} {name}" if "number" in row else name
+
+
+def _row(row: Mapping[str, Any], name: str, *, bound: bool) -> list[str]:
+    cells = [name, *(_ms(row[n]) for n in ("ideal_ns", "time_ns", "recoverable_ns"))]
+    if bound:
+        share = row["pct_of_roof"]
+        cells += [str(row["bound"]), _DASH if share is None else f"{share:.1f}"]
+        cells[-1] = "" if not row["bound"] else cells[-1]
+    return cells
+
+
+def _total(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    known = [r[name] for r in rows if r[name] is not None]
+    return sum(known) if known else None
+
+
+def _side_by_side(one: Mapping[str, Any]) -> list[str]:
+    """Layers in columns, those that are odd with a mark."""
+    odd = {str(o["layer"]) for o in one["odd_layers"]}
+    cells = [
+        f"{r['layer'].rpartition('.')[2]}: {_time(r['time_ns'])}{' !' if r['layer'] in odd else ''}"
+        for r in one["layers"]
+    ]
+    wide = max(map(len, cells)) + 3
+    across = max(1, (WIDTH - 2) // wide)
+    shown, lines = cells[: across * 8], ["layers side by side, median of a step" + (" (! differs)" if odd else "")]
+    for i in range(0, len(shown), across):
+        lines.append("  " + "".join(c.ljust(wide) for c in shown[i : i + across]).rstrip())
+    return lines + ([f"  and {len(cells) - len(shown)} more"] if len(cells) > len(shown) else [])
+
+
+def _odd(one: Mapping[str, Any]) -> list[str]:
+    out: list[str] = []
+    for row in one["odd_layers"][:3]:
+        out += _wrapped(f"! {row['words']}")
+    more = len(one["odd_layers"]) - 3
+    return [*out, *([f"! and {counted(more, 'other layer')}"] if more > 0 else [])]
+
+
+def _kernel_sentence(kernel: Mapping[str, Any]) -> str:
+    return f"most recoverable: {kernel['kernel']}, {_time(kernel['recoverable_ns'])}: {kernel['advice']}"
+
+
+def _next(run: str, *options: str, deeper: bool = True) -> list[str]:
+    if not options:
+        return []
+    lines = ["deeper:" if deeper else "back:"]
+    return lines + [f"  kernelroof explain {run} {words}" for words in options]
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'" if any(c in name for c in "*()") else name
+
+
+def _each(one: Mapping[str, Any]) -> str:
+    return " per step" if one["steps"] > 1 else ""
+
+
+def _wrapped(words: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(words, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False)
+
+
+def _short(name: str, room: int) -> str:
+    return name if len(name) <= room else f"…{name[1 - room :]}"
+
+
+def _time(value_ns: float | None) -> str:
+    return _DASH if value_ns is None else seconds(value_ns / 1e9, 3)
+
+
+def _ms(value_ns: float | None) -> str:
+    if value_ns is None:
+        return _DASH
+    return "<0.001" if 0 < value_ns < 500 else fixed(value_ns / 1e6, 4)
+
+
+def _unit(value: float | None, unit: str) -> str:
+    return _DASH if value is None else f"{fixed(value, 3)} {unit}"

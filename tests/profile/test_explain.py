@@ -1,0 +1,149 @@
+"""`explain` and `trace` on a real run of this machine: every screen fits, and its figures are the tables'."""
+
+import gzip
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from kernelroof.profile.cli import main
+from kernelroof.profile.finished_run import FinishedRun
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A whole run of a small model of three layers."""
+    from kernelroof.models.presets import load_config
+
+    folder = tmp_path_factory.mktemp("explain")
+    config = {**load_config("tiny-llama"), "num_hidden_layers": 3, "hidden_size": 320, "intermediate_size": 640}
+    path = folder / "small.json"
+    path.write_text(json.dumps({**config, "vocab_size": 512}))
+    words = ["profile", str(path), "--device", "cpu", "--prompt", "16", "--output", "3", "--repeats", "1"]
+    assert main([*words, "--threads", "1", "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def said(capsys, *words):
+    capsys.readouterr()
+    assert main(["explain", *map(str, words)]) == 0
+    return capsys.readouterr().out
+
+
+VIEWS = [
+    [],
+    ["--phase", "prefill"],
+    ["--phase", "decode"],
+    ["--module", "mlp"],
+    ["--phase", "prefill", "--module", "model.layers.1"],
+    ["--module", "model.layers.*.self_attn"],
+    ["--kernel", "1"],
+    ["--phase", "prefill", "--kernel", "3"],
+]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=" ".join)
+def test_each_view_is_one_screen_and_names_the_next(finished, capsys, view):
+    lines = said(capsys, finished, *view).splitlines()
+    further = [line.split(" ", 1)[1] for line in map(str.strip, lines) if line.startswith("kernelroof ")]
+    assert further
+    for command in further:
+        assert main(shlex.split(command)) == 0
+    own = [line for line in lines if str(finished) not in line]  # the test's folder has a long name
+    assert max(map(len, own)) <= 100
+    assert len(lines) <= 46
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_figures_are_those_of_the_tables(finished, capsys, phase):
+    run = FinishedRun(finished)
+    tables, steps = run.phase(phase), run.steps(phase)
+    record = json.loads(said(capsys, finished, "--phase", phase, "--json"))
+    assert record["wall_ns"] == pytest.approx(run.walls[phase]["bare_ns"] / steps)
+    assert record["ideal_ns"] == pytest.approx(tables.summary.model_ns / steps)
+    assert sum(record["terms_ns"].values()) == pytest.approx(record["wall_ns"])
+    assert [k["kernel"] for k in record["kernels"]] == tables.kernels["label"].tolist()
+    for name in ("time_ns", "recoverable_ns"):
+        measured = tables.kernels[name].dropna().sum() / steps
+        assert sum(k[name] for k in record["kernels"] if k[name] is not None) == pytest.approx(measured)
+        assert sum(k[name] for k in record["kinds"] if k[name] is not None) == pytest.approx(measured)
+    text = said(capsys, finished, "--phase", phase)
+    first = record["kernels"][0]
+    shown = next(line for line in text.splitlines() if line.lstrip().startswith("1 "))
+    figures = [float(f) for f in re.findall(r"(?<= )\d+\.\d+(?= |$)", shown)]
+    assert figures[1] == pytest.approx(first["time_ns"] / 1e6, rel=1e-2, abs=1e-3)
+
+
+def test_parts_of_a_phase_add_up_to_it(finished, capsys):
+    run = FinishedRun(finished)
+    rows = run.kernels[run.kernels["phase"] == "decode"]
+    layers = [json.loads(said(capsys, finished, "--module", f"model.layers.{i}", "--json")) for i in range(3)]
+    inside = rows["module"].str.startswith("model.layers.")
+    whole = (rows["time_ns"] * rows["count"])[inside].sum() / run.steps("decode")
+    assert sum(one["time_ns"] for one in layers) == pytest.approx(whole)
+    for one in layers:
+        assert sum(one["terms_ns"].values()) == pytest.approx(one["time_ns"])
+        assert sum(k["time_ns"] for k in one["kernels"]) == pytest.approx(one["time_ns"])
+    mlp = json.loads(said(capsys, finished, "--module", "mlp", "--json"))
+    assert sum(mlp["terms_ns"].values()) == pytest.approx(mlp["time_ns"])
+    assert [r["layer"] for r in mlp["layers"]] == [f"model.layers.{i}" for i in range(3)]
+    assert all(".mlp" in path for path in mlp["paths"])
+
+
+def test_one_kernel_has_its_launches(finished, capsys):
+    run = FinishedRun(finished)
+    row = run.phase("decode").kernels.iloc[0]
+    one = json.loads(said(capsys, finished, "--kernel", "1", "--json"))
+    assert one["launches"] == pytest.approx(row["launches"] / run.steps("decode"))
+    assert one["advice"] == row["advice"]
+    assert one["slowest"][0]["time_ns"] == one["launch_ns"]["max"]
+    assert one["counters"] is None
+    assert "none: FLOPs and bytes are traced" in said(capsys, finished, "--kernel", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--module", "model.layers.*.mpl"], "mlp"),
+        (["--kernel", "0"], "It has 1 to"),
+        (["--kernel", "99999"], "It has 1 to"),
+        (["--kernel", "1", "--module", "mlp"], "Give one of them"),
+    ],
+)
+def test_what_is_not_there_is_one_line_that_helps(finished, capsys, words, message):
+    assert main(["explain", str(finished), *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_neither_command_loads_torch(finished, tmp_path):
+    for words in (["explain", str(finished)], ["trace", str(finished), "--out", str(tmp_path / "t.json")]):
+        code = (
+            f"import sys; from kernelroof.profile.cli import main; status = main({words!r}); "
+            "print([m for m in ('torch', 'transformers', 'matplotlib') if m in sys.modules], file=sys.stderr)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stderr.strip().endswith("[]")
+
+
+def test_the_trace_has_every_launch_and_the_figures_of_kernels_csv(finished, tmp_path):
+    run = FinishedRun(finished)
+    plain, packed = tmp_path / "t.json", tmp_path / "t.json.gz"
+    assert main(["trace", str(finished), "--out", str(plain)]) == 0
+    assert main(["trace", str(finished), "--out", str(packed)]) == 0
+    whole = json.loads(plain.read_text(encoding="utf-8"))
+    assert json.loads(gzip.decompress(packed.read_bytes())) == whole
+    assert "recording" in whole["otherData"]["clock"]
+    events = whole["traceEvents"]
+    tracks = {e["tid"] for e in events if e["ph"] == "M" and e["args"].get("name", "").endswith(": kernels")}
+    slices = [e for e in events if e["ph"] == "X" and e["tid"] in tracks]
+    assert len(slices) == len(run.launches)
+    placed = [e["args"] for e in slices if "bound" in e["args"]]
+    measured = run.kernels
+    assert len(placed) == len(measured)
+    key = "time on the bare run's clock (µs)"
+    assert sum(a[key] for a in placed) == pytest.approx(measured["time_ns"].sum() / 1e3, rel=1e-4)
+    assert all(a["what to do"] for a in placed if a["module"] != "(unattributed)")
