@@ -13,6 +13,7 @@ from kernelroof.models.errors import UnknownGpuError, UsageError
 from kernelroof.models.workload import Workload
 from kernelroof.profile.analyze_inputs import Inputs, read_inputs
 from kernelroof.profile.estimate_command import given_from, workload_from
+from kernelroof.profile.picture_options import parse_formats
 from kernelroof.profile.progress import progress
 from kernelroof.profile.runfolder import RUN, RunFolder, whole_file, write_json
 from kernelroof.roofline.ceilings import Ceilings
@@ -41,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """Analyze `args.paths` into `args.out`; see `profile.cli` for the options."""
     if args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
+    formats = parse_formats(args.picture_formats)
     model, given = _model(args), given_from(args, None)
     inputs = read_inputs(args.paths)
     out = Path(args.out)
@@ -64,14 +66,14 @@ def run(args: argparse.Namespace) -> int:
             from kernelroof.profile.analyze_silicon import print_silicon, run_silicon
 
             with progress(f"placing and drawing {counted(len(inputs.silicon), 'table')} of measured kernels"):
-                measured, shares = run_silicon(inputs.silicon, folder)
+                measured, shares = run_silicon(inputs.silicon, folder, formats)
             print_silicon(shares)
         from kernelroof.profile.analyze_output import draw, tell, write
         from kernelroof.profile.report_analysis import REPORT, write_report
 
         with progress("writing and drawing"):
             write(analysis, inputs, folder)
-            pictures = {**{Path(name).stem: name for name in measured}, **draw(analysis, inputs, folder)}
+            pictures = {**{Path(name).stem: name for name in measured}, **draw(analysis, inputs, folder, formats)}
             if write_report(analysis, inputs, folder, pictures):
                 pictures["report"] = REPORT
         write_json(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def _roofs_record(found: ReportCeilings) -> dict[str, Any]:
     return record
 
 
-def draw(analysis: Analysis, inputs: Inputs, folder: RunFolder) -> dict[str, str]:
+def draw(analysis: Analysis, inputs: Inputs, folder: RunFolder, formats: Sequence[str] = ("png",)) -> dict[str, str]:
     """Every picture that the figures allow; returns file names by what they show."""
     names: dict[str, str] = {}
     if analysis.table is None:
@@ -96,6 +97,7 @@ def draw(analysis: Analysis, inputs: Inputs, folder: RunFolder) -> dict[str, str
                 subtitle="\n".join([*_clock_words(found, clock), subtitle]),
                 types=types_of(rows),
                 estimates=_estimates(analysis.estimate),
+                formats=formats,
                 verdicts=clock == str(analysis.table["clock"].iloc[0]),
             )
         elif clock == "ncu":
@@ -106,12 +108,18 @@ def draw(analysis: Analysis, inputs: Inputs, folder: RunFolder) -> dict[str, str
                 title="Shares of peak, inside ncu: no roofline without bytes and FLOPs",
                 subtitle=subtitle,
                 why=_why_no_point(rows),
+                formats=formats,
             )
         if clock == "timeline":
             names["times"] = "times.png"
             why = "no roofline: these files count no FLOPs and no bytes" if not _placeable(kernels) else ""
             time_card(
-                kernels, folder.file("times.png"), title="Where the kernels' time went", subtitle=subtitle, why=why
+                kernels,
+                folder.file("times.png"),
+                title="Where the kernels' time went",
+                subtitle=subtitle,
+                why=why,
+                formats=formats,
             )
     timeless = analysis.table["time_ns"].isna().all()
     if timeless:
@@ -123,6 +131,7 @@ def draw(analysis: Analysis, inputs: Inputs, folder: RunFolder) -> dict[str, str
             title="Shares of peak, inside ncu: no durations in the report",
             subtitle=f"{analysis.roofs.ncu.gpu if analysis.roofs.ncu else 'GPU not named'}; {source}",
             why="No duration in the report, so no rate and no point.",
+            formats=formats,
         )
     return names
 

@@ -13,7 +13,9 @@ from kernelroof.roofline.text import new_console
 from kernelroof.roofline.units import fixed
 
 
-def run_silicon(paths: Sequence[Path], folder: RunFolder) -> tuple[list[str], pd.DataFrame]:
+def run_silicon(
+    paths: Sequence[Path], folder: RunFolder, formats: Sequence[str] = ("png",)
+) -> tuple[list[str], pd.DataFrame]:
     """Place the measured kernels, draw one picture for each dtype, write their shares of the roof.
 
     Returns the names of the pictures, and the shares.
@@ -26,7 +28,7 @@ def run_silicon(paths: Sequence[Path], folder: RunFolder) -> tuple[list[str], pd
     names = []
     for dtype in dict.fromkeys(d for s in found for d in s.ceilings):
         names.append(f"silicon_{dtype}.png")
-        silicon_roofline(found, dtype, folder.file(names[-1]))
+        silicon_roofline(found, dtype, folder.file(names[-1]), formats)
     return names, table
 
 

@@ -15,6 +15,7 @@ from kernelroof.profile.compile_options import add_compile_options
 from kernelroof.profile.decision_options import add_decision_commands
 from kernelroof.profile.nsight_options import EPILOG as NSIGHT_EPILOG
 from kernelroof.profile.nsight_options import add_nsight_options, split_target
+from kernelroof.profile.picture_options import add_picture_formats, add_pictures
 from kernelroof.profile.run_options import add_run_commands
 from kernelroof.profile.workload_options import add_workload
 
@@ -74,6 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_doctor(commands)
     _add_analyze(commands)
     add_run_commands(commands)
+    add_pictures(commands)
     add_decision_commands(commands)
     return parser
 
@@ -108,6 +110,7 @@ def _add_analyze(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for tables and pictures")
     parser.add_argument("--overwrite", action="store_true", help="replace another analysis found in --out")
     parser.add_argument("--top", type=int, default=12, metavar="N", help="kernels shown (default: 12)")
+    add_picture_formats(parser)
     add_workload(parser, model_option=True)
 
 
@@ -168,6 +171,7 @@ def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and prompt (default: 0)")
     add_compile_options(parser)
+    add_picture_formats(parser)
     add_nsight_options(parser)
 
 
@@ -238,6 +242,7 @@ _COMMANDS = {
     "profile": ("profile_command", "run"),
     "analyze": ("analyze_command", "run"),
     "diff": ("diff_command", "run"),
+    "pictures": ("pictures_command", "run"),
     "report": ("report_command", "run"),
     "explain": ("explain_command", "run"),
     "trace": ("trace_command", "run"),

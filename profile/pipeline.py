@@ -52,8 +52,8 @@ FILES = (
     ),
     *("launches.csv", "kernels.csv", "unmatched.csv", "wall.json", "ceilings.json", "ops.csv", "modules.csv"),
     *(WATERFALL, STEPS, SPREAD, COMPILED),
-    *("estimate.json", "estimate_other.json", "pictures.json", "roofline_prefill.png", "roofline_decode.png"),
-    *("kernels/prefill_*.png", "kernels/decode_*.png", "counters.json", "counted.csv", "counted_launches.csv"),
+    *("estimate.json", "estimate_other.json", "pictures.json", "roofline_prefill.*", "roofline_decode.*"),
+    *("kernels/prefill_*", "kernels/decode_*", "counters.json", "counted.csv", "counted_launches.csv"),
     *("count-plan-*.json", "counters-*", REPORT),
 )
 """All that a run writes, as glob patterns."""
@@ -72,6 +72,7 @@ class Job(NamedTuple):
     counting: CountOptions = CountOptions()
     gpu: Gpu | None = None
     lost: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ("png",)
 
 
 def run_job(job: Job, out: Path, *, overwrite: bool = False) -> None:
@@ -160,7 +161,7 @@ class Pipeline:
         other = self.job.other._asdict() if self.job.other else None
         estimates = ["estimate.json", *(["estimate_other.json"] if other else [])]
         self._stage("estimate", {**measured, "other": other}, estimates, self._estimate, "estimating the model")
-        drawn = {**measured, "top": self.job.top}
+        drawn = {**measured, "top": self.job.top, "formats": list(self.job.formats)}
         self._stage("pictures", drawn, ["pictures.json"], self._pictures, "drawing the rooflines")
         self._stage("report", measured, [REPORT], self._report, "writing the report")
         if self._touched or read_json(self.folder.file(RUN)).get("status") != "complete":
@@ -228,11 +229,13 @@ class Pipeline:
         make_kernels(self)
 
     def _pictures(self) -> list[str]:
-        from kernelroof.profile.pictures import draw_all
+        from kernelroof.profile.pictures import draw_all, files_of, what_was_run
 
-        drawn = draw_all(self)
+        load, formats = self.job.driver, self.job.formats
+        what = what_was_run(dataclasses.asdict(load), self.job.spec.name, self.ceilings.name)
+        drawn = draw_all(self, self.folder.path, what, top=self.job.top, formats=formats)
         write_json(self.folder.file("pictures.json"), drawn)
-        return [name for phase in drawn.values() for name in (phase["roofline"], *phase["kernels"].values())]
+        return files_of(drawn, formats)
 
     def _report(self) -> None:
         from kernelroof.profile.finished_run import FinishedRun

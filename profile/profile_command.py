@@ -16,6 +16,7 @@ from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.profile.compile_options import compile_mode
 from kernelroof.profile.estimate_command import device_from, workload_from
 from kernelroof.profile.nsight_options import count_options
+from kernelroof.profile.picture_options import parse_formats
 
 if TYPE_CHECKING:
     from kernelroof.profile.driver_spec import DriverSpec
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     name = display_name(args.model)
     spec = read_spec(config, name)
     _check(args)
+    parse_formats(args.picture_formats)
     if several:
         return _sweep(args, config, name, spec)
     args = _at(args, args.batch[0], args.prompt[0])
@@ -114,7 +116,8 @@ def _job(args: argparse.Namespace, config: dict[str, Any], spec: ModelSpec, devi
     if driver.compile and sources.counters == "ncu":
         sources = sources._replace(counters="traced")
         lost.append("compiled code has no module calls for ncu to count in: FLOPs and bytes are traced, not counted")
-    return Job(spec, workload, driver, other, args.top or _SHOWN, sources, count_options(args), gpu, tuple(lost))
+    return Job(spec, workload, driver, other, args.top or _SHOWN, sources, count_options(args), gpu, tuple(lost),
+               parse_formats(args.picture_formats))  # fmt: skip
 
 
 def _driver(args: argparse.Namespace, config: dict[str, Any], spec: ModelSpec, device: str) -> DriverSpec:

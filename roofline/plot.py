@@ -11,16 +11,16 @@ import pandas as pd
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.figure import (
     DPI,
-    FAINT,
     INK,
     draw_roofs,
     log_axes,
     new_figure,
     roofline_limits,
     save_png,
+    write_subtitle,
 )
 from kernelroof.roofline.labels import Box, Mark
-from kernelroof.roofline.palette import kind_colour
+from kernelroof.roofline.palette import kind_colour, kind_marker
 from kernelroof.roofline.place import aggregate
 from kernelroof.roofline.plot_margin import AREA_PT2, WHY_NOT_PLOTTED, legend, list_beneath
 from kernelroof.roofline.plot_parts import name_points
@@ -30,8 +30,10 @@ from matplotlib.axes import Axes
 _LABEL_LEAST_PCT = 0.5
 _WEIGHTY_PCT = 0.2
 """Share of the kernels' time from which a role sets the limits of the axes."""
-_LEAST_AREA_PT2 = 9.0
+_LEAST_AREA_PT2 = 20.0
 _EDGE_AREA_PT2 = 40.0
+_FULL_RIM_PT2 = 60.0
+"""From this area a mark has a white rim of full width; a small one would be all rim."""
 
 
 class PhasePicture(NamedTuple):
@@ -55,6 +57,8 @@ def phase_roofline(
     path: str | os.PathLike[str],
     *,
     subtitle: str = "",
+    limits: tuple[float, float, float, float] | None = None,
+    formats: Sequence[str] = ("png",),
 ) -> PhasePicture:
     """Draw the roofline of one phase into a PNG.
 
@@ -63,55 +67,35 @@ def phase_roofline(
         estimate: "phase": (FLOPs, bytes) and "modules": {kind: (FLOPs, bytes)} as the model itself says;
             drawn as hollow markers on the roof, because an estimate is ideal. Either may be missing.
         subtitle: what was run, for people.
+        limits: axes (x0, x1, y0, y1), such as `phase_limits`; fitted to this phase if None.
+        formats: of "png", "svg", "pdf"; files beside `path`, which ends in .png.
 
     Raises:
         OutputError: the file can't be written.
     """
-    rows = with_roles(placed[placed["phase"] == phase])
-    table = aggregate(rows, ["role", "kind", "op", "kernel"]).sort_values(by="time_ns", ascending=False)
+    table = _roles(placed, phase)
     total_ns = float(table["time_ns"].sum()) or 1.0
-    table["share_pct"] = 100 * table["time_ns"].astype("float64") / total_ns
-    table["label"] = labels(table)
-    table["why"] = [_why(row) for row in table.to_dict("records")]
     plotted, listed = table[table["why"] == ""], table[table["why"] != ""]
     hollow = estimated_points(estimate, ceilings)
 
-    figure, canvas = new_figure(13, 8.6)
+    figure, _ = new_figure(13, 8.6)
     axes = figure.add_axes((0.095, 0.29, 0.68, 0.61))
     log_axes(axes, "arithmetic intensity (FLOP per byte of memory traffic)", "attained rate", "FLOP/s")
     points = list(zip(plotted["intensity"], plotted["attained_flop_s"], strict=True))
-    # Roles without weight may lie decades away; they are drawn on the edge, lest all else shrink.
-    # One above the compute roof is evidence of something, and always within them.
-    weighty = [
-        p
-        for p, share in zip(points, plotted["share_pct"], strict=True)
-        if share >= _WEIGHTY_PCT or p[1] > ceilings.flop_s
-    ]
-    limits = roofline_limits([*weighty, *((x, y) for _, x, y in hollow)], ceilings)
+    limits = limits or roofline_limits(_limiting(plotted, hollow, ceilings), ceilings)
     axes.set_xlim(limits[:2])
     axes.set_ylim(limits[2:])
-    canvas.draw()  # transforms from data to pixels are right only after a first draw
     areas = [max(_LEAST_AREA_PT2, AREA_PT2 * share / 100) for share in plotted["share_pct"]]
     shown = [on_axes(point, limits) for point in points]
     marks = [_mark(axes, *point, area) for point, area in zip(shown, areas, strict=True)]
     marks += [_mark(axes, x, y, 120) for _, x, y in hollow]
-    shapes = [edge_shape(point, at) for point, at in zip(points, shown, strict=True)]
-    tints = [kind_colour(str(kind)) for kind in plotted["kind"]]
-    for shape in sorted(set(shapes)):
-        # In the order of the table, by time, so that small circles lie on top of large ones.
-        of = [i for i, s in enumerate(shapes) if s == shape]
-        axes.scatter(
-            [shown[i][0] for i in of],
-            [shown[i][1] for i in of],
-            s=[areas[i] if shape == "o" else _EDGE_AREA_PT2 for i in of],
-            marker=shape,
-            color=[tints[i] for i in of],
-            alpha=0.8,
-            edgecolor="white",
-            linewidth=0.8,
-            zorder=3,
-            clip_on=False,
-        )
+    dot: dict[str, Any] = {"alpha": 0.8, "edgecolor": "white", "zorder": 3, "clip_on": False}
+    # In the order of the table, by time, so that small marks lie on top of large ones.
+    for point, at, area, kind in zip(points, shown, areas, plotted["kind"].astype(str), strict=True):
+        edge = edge_shape(point, at)
+        marker = kind_marker(kind) if edge == "o" else edge
+        size, rim = (area if edge == "o" else _EDGE_AREA_PT2), (0.8 if area > _FULL_RIM_PT2 else 0.3)
+        axes.scatter(*at, s=size, marker=marker, color=kind_colour(kind), linewidth=rim, **dot)
     roofs = draw_roofs(axes, ceilings, marks)
     draw_estimate(axes, hollow)
     worth = plotted[plotted["share_pct"] >= _LABEL_LEAST_PCT]
@@ -119,9 +103,44 @@ def phase_roofline(
     outside = sum(at != point for at, point in zip(shown, points, strict=True))
     legend(figure, table, hollow, outside)
     list_beneath(figure, listed, total_ns)
-    figure.text(0.095, 0.95, f"{phase}: kernels on the roofline", fontsize=15, weight="bold", color=INK)
-    figure.text(0.095, 0.918, subtitle or ceilings.note, fontsize=9, color=FAINT)
-    return PhasePicture(save_png(figure, path), plotted, listed, tuple(label_boxes), tuple(roofs.texts))
+    figure.text(0.095, 0.962, f"{phase}: kernels on the roofline", fontsize=15, weight="bold", color=INK)
+    write_subtitle(figure, 0.095, 0.907, subtitle or ceilings.note)
+    return PhasePicture(save_png(figure, path, formats), plotted, listed, tuple(label_boxes), tuple(roofs.texts))
+
+
+def phase_limits(
+    placed: pd.DataFrame, ceilings: Ceilings, estimates: Mapping[str, Mapping[str, Any] | None]
+) -> tuple[float, float, float, float]:
+    """Axes (x0, x1, y0, y1) that hold every phase of `estimates`, for pictures to be laid side by side."""
+    points: list[tuple[float, float]] = []
+    for phase, estimate in estimates.items():
+        table = _roles(placed, phase)
+        points += _limiting(table[table["why"] == ""], estimated_points(estimate, ceilings), ceilings)
+    return roofline_limits(points, ceilings)
+
+
+def _roles(placed: pd.DataFrame, phase: str) -> pd.DataFrame:
+    """Kernel roles of a phase, most time first, with share, label and why one has no point."""
+    rows = with_roles(placed[placed["phase"] == phase])
+    table = aggregate(rows, ["role", "kind", "op", "kernel"]).sort_values(by="time_ns", ascending=False)
+    total_ns = float(table["time_ns"].sum()) or 1.0
+    table["share_pct"] = 100 * table["time_ns"].astype("float64") / total_ns
+    table["label"] = labels(table)
+    table["why"] = [_why(row) for row in table.to_dict("records")]
+    return table
+
+
+def _limiting(
+    plotted: pd.DataFrame, hollow: Sequence[tuple[str, float, float]], ceilings: Ceilings
+) -> list[tuple[float, float]]:
+    """The points that set the limits of the axes.
+
+    Roles without weight may lie decades away; they are drawn on the edge, lest all else shrink. One above the
+    compute roof is evidence of something, and always within the axes.
+    """
+    points = zip(plotted["intensity"], plotted["attained_flop_s"], plotted["share_pct"], strict=True)
+    weighty = [(x, y) for x, y, share in points if share >= _WEIGHTY_PCT or y > ceilings.flop_s]
+    return [*weighty, *((x, y) for _, x, y in hollow)]
 
 
 def estimated_points(estimate: Mapping[str, Any] | None, ceilings: Ceilings) -> list[tuple[str, float, float]]:

@@ -20,9 +20,10 @@ from kernelroof.roofline.figure import (
     new_figure,
     roofline_limits,
     save_png,
+    write_subtitle,
 )
 from kernelroof.roofline.labels import Mark
-from kernelroof.roofline.palette import BOUNDS
+from kernelroof.roofline.palette import BOUNDS, bound_marker
 from kernelroof.roofline.plot import edge_shape, on_axes
 from kernelroof.roofline.plot_margin import AREA_PT2, WHY_NOT_PLOTTED, list_beneath, side_legend
 from kernelroof.roofline.plot_parts import LABELS, bound_handles, name_points, size_handles
@@ -67,6 +68,7 @@ def counted_roofline(
     types: Sequence[str] = (),
     estimates: Sequence[Estimate] = (),
     verdicts: bool = True,
+    formats: Sequence[str] = ("png",),
 ) -> CountedPicture:
     """Draw kernels (`kernel_groups.kernels_of`) under the roofs of their clock into a PNG.
 
@@ -79,7 +81,7 @@ def counted_roofline(
     """
     table = kernels.assign(why=[_why(row) for row in kernels.to_dict("records")])
     plotted, listed = table[table["why"] == ""], table[table["why"] != ""]
-    figure, canvas = new_figure(13, 8.6)
+    figure, _ = new_figure(13, 8.6)
     axes = figure.add_axes((0.095, 0.29, 0.68, 0.60))
     log_axes(axes, "arithmetic intensity (FLOP per byte; DRAM unless marked)", "attained rate", "FLOP/s")
     points = list(zip(plotted["intensity"].astype(float), plotted["attained_flop_s"].astype(float), strict=True))
@@ -93,7 +95,6 @@ def counted_roofline(
     limits = roofline_limits([*points, *((x, y) for _, x, y, _ in inner), *((x, y) for _, x, y in stars)], main)
     axes.set_xlim(limits[:2])
     axes.set_ylim(limits[2:])
-    canvas.draw()  # transforms from data to pixels are right only after a first draw
     shown = [on_axes(point, limits) for point in points]
     shapes = [edge_shape(point, at) for point, at in zip(points, shown, strict=True)]
     areas = [min(max(_LEAST_AREA, AREA_PT2 * share / 100), _MOST_AREA) for share in plotted["share_pct"]]
@@ -102,8 +103,11 @@ def counted_roofline(
     tints = [BOUNDS.get(str(b), BOUNDS["unknown"]) for b in plotted["bound"]]
     _draw_inner(axes, plotted, inner)
     dot: dict[str, Any] = {"alpha": 0.8, "edgecolor": "white", "linewidth": 0.8, "zorder": 3, "clip_on": False}
-    for at, shape, area, tint in zip(shown, shapes, areas, tints, strict=True):
-        axes.scatter(*at, s=area if shape == "o" else _EDGE_AREA, marker=shape, color=tint, **dot)
+    kinds = [bound_marker(str(b)) for b in plotted["bound"]]
+    for at, shape, kind, area, tint in zip(shown, shapes, kinds, areas, tints, strict=True):
+        axes.scatter(
+            *at, s=area if shape == "o" else _EDGE_AREA, marker=kind if shape == "o" else shape, color=tint, **dot
+        )
         if shape == "o" and area > 4 * _LEAST_AREA:
             axes.scatter(*at, s=7, color=INK, zorder=6)
     roofs, drawn = _draw_roofs(axes, found, main, types, [*marks, *others])
@@ -117,9 +121,9 @@ def counted_roofline(
         list_beneath(figure, listed, total_ns)
     elif verdicts:
         _verdicts_beneath(figure, plotted)
-    figure.text(0.095, 0.95, title, fontsize=15, weight="bold", color=INK)
-    figure.text(0.095, 0.905, subtitle, fontsize=9, color=FAINT, va="bottom", linespacing=1.35)
-    return CountedPicture(save_png(figure, path), plotted, listed, drawn)
+    figure.text(0.095, 0.962, title, fontsize=15, weight="bold", color=INK)
+    write_subtitle(figure, 0.095, 0.902, subtitle)
+    return CountedPicture(save_png(figure, path, formats), plotted, listed, drawn)
 
 
 def _why(row: Mapping[Any, Any]) -> str:

@@ -7,7 +7,7 @@ one without any known work shows its durations.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,10 +21,12 @@ from kernelroof.roofline.figure import (
     new_figure,
     roofline_limits,
     save_png,
+    write_subtitle,
 )
 from kernelroof.roofline.labels import Mark
 from kernelroof.roofline.palette import kind_colour
 from kernelroof.roofline.place import aggregate
+from kernelroof.roofline.plot import on_axes
 from kernelroof.roofline.units import fixed, quantity, seconds
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -32,6 +34,7 @@ from matplotlib.lines import Line2D
 
 Work = tuple[float, float]
 """FLOPs and bytes"""
+Limits = tuple[float, float, float, float]
 
 
 class KernelPicture(NamedTuple):
@@ -51,12 +54,16 @@ def kernel_roofline(
     *,
     title: str = "",
     subtitle: str = "",
+    limits: Limits | None = None,
+    formats: Sequence[str] = ("png",),
 ) -> KernelPicture:
     """Draw the launches of one kernel role into a PNG.
 
     Args:
         launches: placed rows of one role (at least one).
         estimate: FLOPs and bytes of one launch as the model says ("own") and of the phase ("phase").
+        limits: axes (x0, x1, y0, y1) of a roofline, such as `kernel_limits`; fitted to these launches if None.
+        formats: of "png", "svg", "pdf"; files beside `path`, which ends in .png.
 
     Raises:
         OutputError: the file can't be written.
@@ -66,7 +73,7 @@ def kernel_roofline(
     flops, moved = _column(launches["flops"]), _bytes(launches)
     timed = _column(launches["time_ns"]) > 0
     on_roof, on_bandwidth = (flops > 0) & (moved > 0) & timed, (moved > 0) & timed
-    figure, canvas = new_figure(11, 6.9)
+    figure, _ = new_figure(11, 6.9)
     axes = figure.add_axes((0.115, 0.24, 0.66, 0.62))
     kind = str(launches["kind"].iloc[0]) if "kind" in launches and len(launches) else "other"
     marks: list[Line2D] = []
@@ -76,13 +83,16 @@ def kernel_roofline(
         hollow = [(name, w) for name, w in (("own", own), ("phase", phase)) if w and w[0] > 0 and w[1] > 0]
         ideal = [(name, f / b, ceilings.roof_flop_s(f / b)) for name, (f, b) in hollow]
         log_axes(axes, "arithmetic intensity (FLOP per byte of memory traffic)", "attained rate", "FLOP/s")
-        limits = roofline_limits([*xy, *((x, y) for _, x, y in ideal)], ceilings)
+        limits = limits or roofline_limits([*xy, *((x, y) for _, x, y in ideal)], ceilings)
+        seen = [on_axes(p, limits) for p in xy]
+        out = sum(a != b for a, b in zip(seen, xy, strict=True))
         axes.set_xlim(limits[:2])
         axes.set_ylim(limits[2:])
-        canvas.draw()
-        pixels = axes.transData.transform([*xy, *((x, y) for _, x, y in ideal)])
+        pixels = axes.transData.transform([*seen, *((x, y) for _, x, y in ideal)])
         draw_roofs(axes, ceilings, [Mark(float(x), float(y), 10.0) for x, y in pixels[-40:]])
-        marks = _draw(axes, xy, ideal, kind_colour(kind))
+        marks = _draw(axes, seen, ideal, kind_colour(kind))
+        if out:
+            marks.append(_handle("o", FAINT, f"{out} of them off the axes,\ndrawn on their edge", filled=True))
     elif on_bandwidth.any():
         shows, shown = "bandwidth", launches[on_bandwidth.to_numpy()]
         sizes = moved[on_bandwidth]
@@ -109,9 +119,21 @@ def kernel_roofline(
         labelspacing=0.9,
     )
     figure.text(0.115, 0.935, title or "kernel", fontsize=14, weight="bold", color=INK)
-    figure.text(0.115, 0.895, subtitle or ceilings.note, fontsize=8.5, color=FAINT)
+    write_subtitle(figure, 0.115, 0.88, subtitle or ceilings.note, 8.5)
     _facts(figure, launches, own, ceilings)
-    return KernelPicture(save_png(figure, path), shows, len(shown), len(launches) - len(shown))
+    return KernelPicture(save_png(figure, path, formats), shows, len(shown), len(launches) - len(shown))
+
+
+def kernel_limits(drawn: Iterable[tuple[pd.DataFrame, Mapping[str, Work | None]]], ceilings: Ceilings) -> Limits:
+    """Axes of a roofline that hold all of these launches and estimates, for pictures to be laid side by side."""
+    points: list[tuple[float, float]] = []
+    for launches, estimate in drawn:
+        on = (_column(launches["flops"]) > 0) & (_bytes(launches) > 0) & (_column(launches["time_ns"]) > 0)
+        shown = launches[on.to_numpy()]
+        points += zip(shown["intensity"].astype(float), shown["attained_flop_s"].astype(float), strict=True)
+        works = [w for w in estimate.values() if w and w[0] > 0 and w[1] > 0]
+        points += [(f / b, ceilings.roof_flop_s(f / b)) for f, b in works]
+    return roofline_limits(points, ceilings)
 
 
 def _draw(axes: Axes, xy: list[tuple[float, float]], ideal: list[tuple[str, float, float]], tint: str) -> list[Line2D]:
@@ -126,6 +148,7 @@ def _draw(axes: Axes, xy: list[tuple[float, float]], ideal: list[tuple[str, floa
         edgecolor="white",
         linewidth=0.4,
         zorder=4,
+        clip_on=False,
     )
     handles = [_handle("o", tint, f"one launch ({many})", filled=True)]
     for name, x, y in ideal:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 from kernelroof.roofline.figure import FAINT, INK
-from kernelroof.roofline.palette import kind_colour
+from kernelroof.roofline.palette import kind_colour, kind_marker
 from kernelroof.roofline.units import fixed, quantity, seconds
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -26,15 +26,23 @@ WHY_NOT_PLOTTED = {
 
 def legend(figure: Figure, table: pd.DataFrame, hollow: Sequence[tuple[str, float, float]], outside: int) -> None:
     """Beside the axes, where it can cover nothing: kinds by their time, areas, estimates."""
-    dot: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgecolor": "white"}
+    dot: dict[str, Any] = {"linestyle": "none", "markeredgecolor": "white"}
     ring: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "none"}
     kinds = table.groupby("kind")["share_pct"].sum().sort_values(ascending=False)
     first = [
-        Line2D([], [], color=kind_colour(str(kind)), markersize=9, label=f"{kind}  {fixed(share, 2)} %", **dot)
+        Line2D(
+            [],
+            [],
+            color=kind_colour(str(kind)),
+            marker=kind_marker(str(kind)),
+            markersize=9,
+            label=f"{kind}  {fixed(share, 2)} %",
+            **dot,
+        )
         for kind, share in kinds.items()
     ]
     sizes = [
-        Line2D([], [], color="#B5B5B5", markersize=(AREA_PT2 * pct / 100) ** 0.5, label=f"{pct} %", **dot)
+        Line2D([], [], color="#B5B5B5", marker="o", markersize=(AREA_PT2 * pct / 100) ** 0.5, label=f"{pct} %", **dot)
         for pct in (1, 10, 30)
     ]
     if outside:

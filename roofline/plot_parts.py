@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 from kernelroof.parsers.kernel_names import cut
-from kernelroof.roofline.figure import FAINT, INK, Roofs, extent
+from kernelroof.roofline.figure import DPI, FAINT, INK, Roofs, extent, inches
 from kernelroof.roofline.labels import Box, Mark, place_labels
-from kernelroof.roofline.palette import BOUNDS
+from kernelroof.roofline.palette import BOUNDS, bound_marker
 from kernelroof.roofline.plot_margin import AREA_PT2
 from kernelroof.roofline.units import fixed
 from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def name_points(
     `dotted` puts a dot where a leader starts, for points that lie in one heap. Returns the names' boxes.
     """
     words = [f"{row['label']}  {fixed(row['share_pct'], 2)} %" for row in kernels.head(LABELS).to_dict("records")]
-    texts = [axes.text(0, 0, cut(w, 46), transform=None, fontsize=8.5, color=INK, zorder=7) for w in words]
+    texts = [axes.text(0, 0, cut(w, 46), transform=inches(axes), fontsize=8.5, color=INK, zorder=7) for w in words]
     sizes = [(b[2] - b[0], b[3] - b[1]) for b in (extent(axes, t) for t in texts)]
     found = place_labels(sizes, marks[: len(words)], extent(axes, axes.patch), *roofs, all_marks)
     boxes = []
@@ -44,14 +44,14 @@ def name_points(
             continue
         # A box's lower edge is the descent of the text, not its baseline.
         text.set_verticalalignment("bottom")
-        text.set_position(place.box[:2])
+        text.set_position((place.box[0] / DPI, place.box[1] / DPI))
         text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
         axes.annotate(
             "",
-            place.nearest,
-            xytext=(mark.x, mark.y),
-            xycoords="figure pixels",
-            textcoords="figure pixels",
+            (place.nearest[0] / DPI, place.nearest[1] / DPI),
+            xytext=(mark.x / DPI, mark.y / DPI),
+            xycoords=inches(axes),
+            textcoords=inches(axes),
             arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 1},
             zorder=6,
         )
@@ -70,7 +70,7 @@ def bound_handles(table: pd.DataFrame) -> list[Line2D]:
             [],
             [],
             linestyle="none",
-            marker="o",
+            marker=bound_marker(str(bound)),
             markersize=9,
             markeredgecolor="white",
             color=BOUNDS.get(str(bound), BOUNDS["unknown"]),

@@ -24,7 +24,9 @@ _LETTERS_PER_INCH = 15
 """Of the note beneath, on the safe side."""
 
 
-def silicon_roofline(found: Sequence[Silicon], dtype: str, path: str | os.PathLike[str]) -> Path:
+def silicon_roofline(
+    found: Sequence[Silicon], dtype: str, path: str | os.PathLike[str], formats: Sequence[str] = ("png",)
+) -> Path:
     """Draw the points of one dtype, one panel for each GPU on shared axes, into a PNG.
 
     Raises:
@@ -32,7 +34,7 @@ def silicon_roofline(found: Sequence[Silicon], dtype: str, path: str | os.PathLi
     """
     shown = [s for s in found if dtype in s.ceilings]
     width = max(7.5, 5.4 * len(shown))
-    figure, canvas = new_figure(width, 6.9)
+    figure, _ = new_figure(width, 6.9)
     points = {s.gpu: s.points[(s.points["dtype"] == dtype) & (s.points["flops"] > 0)] for s in shown}
     lows = [float(np.log10(p["intensity"].min())) for p in points.values()]
     highs = [float(np.log10(p["intensity"].max())) for p in points.values()]
@@ -67,7 +69,6 @@ def silicon_roofline(found: Sequence[Silicon], dtype: str, path: str | os.PathLi
         axes.tick_params(axis="y", labelleft=at == 0)
         axes.set_xlim(limits)
         axes.set_ylim(floor / 2, top)
-        canvas.draw()  # transforms from data to pixels are right only after a first draw
         c = s.ceilings[dtype]
         begin = max(limits[0], floor / 2 / c.byte_s)
         memory = f"DRAM {quantity(c.byte_s, 'B/s', 3)}"
@@ -92,7 +93,7 @@ def silicon_roofline(found: Sequence[Silicon], dtype: str, path: str | os.PathLi
     )
     room = int((width - 1.35) * _LETTERS_PER_INCH)
     figure.text(left, 0.035, "\n".join(textwrap.wrap(note, room)), fontsize=8.8, color=FAINT, va="center")
-    return save_png(figure, path)
+    return save_png(figure, path, formats)
 
 
 def _rgb(tint: str) -> tuple[float, float, float]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from kernelroof.parsers.kernel_names import cut
-from kernelroof.roofline.figure import DPI, FAINT, INK, Roofs, extent, new_figure, save_png
+from kernelroof.roofline.figure import DPI, FAINT, INK, Roofs, extent, new_figure, save_png, write_subtitle
 from kernelroof.roofline.labels import Mark
-from kernelroof.roofline.palette import BOUNDS
+from kernelroof.roofline.palette import BOUNDS, bound_marker
 from kernelroof.roofline.place import HEALTHY_PCT, numbers
 from kernelroof.roofline.plot_margin import AREA_PT2, side_legend
 from kernelroof.roofline.plot_parts import bound_handles, name_points, size_handles
@@ -38,7 +39,13 @@ class ShareCard(NamedTuple):
 
 
 def share_card(
-    kernels: pd.DataFrame, path: str | os.PathLike[str], *, title: str, subtitle: str, why: str
+    kernels: pd.DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    subtitle: str,
+    why: str,
+    formats: Sequence[str] = ("png",),
 ) -> ShareCard:
     """Draw kernels (`kernel_groups.kernels_of`) by their shares of peak into a PNG.
 
@@ -51,10 +58,9 @@ def share_card(
     sm, floor, dram = (numbers(kernels[c]) for c in ("sm_pct", "sm_pct_at_least", "dram_pct"))
     at_least = np.isnan(sm) & ~np.isnan(floor)
     x, y = np.where(np.isnan(sm), floor, sm), dram
-    figure, canvas = new_figure(13, 8.6)
+    figure, _ = new_figure(13, 8.6)
     axes = figure.add_axes((0.095, 0.33, 0.68, 0.56))
     captions = _frame(axes, bool(np.isnan(x).any()), bool(np.isnan(y).any()))
-    canvas.draw()
     known = ~(np.isnan(x) & np.isnan(y))
     px, py = np.where(np.isnan(x), _STRIP, x), np.where(np.isnan(y), _STRIP, y)
     marks: list[Mark] = []
@@ -66,7 +72,16 @@ def share_card(
         face = "white" if at_least[i] else tint
         edge = tint if at_least[i] else "white"
         axes.scatter(
-            px[i], py[i], s=area, facecolor=face, alpha=0.85, edgecolor=edge, linewidth=1.8, zorder=3, clip_on=False
+            px[i],
+            py[i],
+            s=area,
+            marker=bound_marker(str(row["bound"])),
+            facecolor=face,
+            alpha=0.85,
+            edgecolor=edge,
+            linewidth=1.8,
+            zorder=3,
+            clip_on=False,
         )
         if at_least[i]:
             axes.annotate(
@@ -87,10 +102,10 @@ def share_card(
         ring.set_label("SM instruction units\n(the SM share is at least this)")
         side_legend(figure, [ring], "hollow, with an arrow", 0.48)
     _beneath(figure, kernels, why)
-    figure.text(0.095, 0.95, title, fontsize=15, weight="bold", color=INK)
-    figure.text(0.095, 0.905, subtitle, fontsize=9, color=FAINT, va="bottom", linespacing=1.35)
+    figure.text(0.095, 0.962, title, fontsize=15, weight="bold", color=INK)
+    write_subtitle(figure, 0.095, 0.902, subtitle)
     both = int((~np.isnan(x) & ~np.isnan(y)).sum())
-    return ShareCard(save_png(figure, path), both, int(known.sum()) - both, int((~known).sum()))
+    return ShareCard(save_png(figure, path, formats), both, int(known.sum()) - both, int((~known).sum()))
 
 
 def _frame(axes: Axes, strip_x: bool, strip_y: bool) -> list[Text]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 from kernelroof.parsers.kernel_names import cut
-from kernelroof.roofline.figure import FAINT, INK, extent, new_figure, save_png
+from kernelroof.roofline.figure import FAINT, INK, extent, new_figure, save_png, write_subtitle
 from kernelroof.roofline.units import counted, fixed, seconds
 from matplotlib.axes import Axes
 from matplotlib.text import Text
@@ -16,7 +17,15 @@ _BARS = 16
 _TINTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8A8A8A")
 
 
-def time_card(kernels: pd.DataFrame, path: str | os.PathLike[str], *, title: str, subtitle: str, why: str) -> Path:
+def time_card(
+    kernels: pd.DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    subtitle: str,
+    why: str,
+    formats: Sequence[str] = ("png",),
+) -> Path:
     """Draw the kernels with most time (`kernel_groups.kernels_of`) as bars into a PNG.
 
     Args:
@@ -61,10 +70,10 @@ def time_card(kernels: pd.DataFrame, path: str | os.PathLike[str], *, title: str
     if len(phases) > 1:
         for i, phase in enumerate(phases):
             figure.text(0.94, 0.90 - 0.024 * i, f"■ {phase}", fontsize=9, color=tint[phase], ha="right")
-    figure.text(0.03, 0.95, title, fontsize=15, weight="bold", color=INK)
-    figure.text(0.03, 0.918, subtitle, fontsize=9, color=FAINT)
+    figure.text(0.03, 0.965, title, fontsize=15, weight="bold", color=INK)
+    write_subtitle(figure, 0.03, 0.91, subtitle)
     figure.text(0.03, 0.012, why, fontsize=9, color=FAINT)
-    return save_png(figure, path)
+    return save_png(figure, path, formats)
 
 
 def _limit_for(axes: Axes, text: Text, share_pct: float) -> float:
