@@ -180,7 +180,7 @@ def draw_estimate(axes: Axes, points: Sequence[tuple[str, float, float]]) -> Non
         axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor=edge, linewidth=1.6, zorder=5)
 
 
-def _why(row: Mapping[str, Any]) -> str:
+def _why(row: Mapping[Any, Any]) -> str:
     """Why a kernel role has no point; empty if it has one."""
     if pd.isna(row["flops"]):
         return WHY_NOT_PLOTTED["not known"]
