@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelroof.profile.compiled_record import compiled_lines
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.profile.run_files import MEANINGS
 from kernelroof.profile.runfolder import read_json, write_text
@@ -102,10 +103,12 @@ def phase_input(run: FinishedRun, name: str) -> PhaseInput:
 def _subject(run: FinishedRun) -> list[tuple[str, str]]:
     who = run.identity
     sources = run.sources
+    mode = who["driver"].get("compile")
+    how = f"torch.compile ({mode})" if mode else "eager"
     return [
         ("model", f"{who['model']}, {run.estimate['parameters']:,} parameters; {run.estimate['architecture']}"),
         ("workload", f"batch {who['batch']}, prompt {who['prompt']}, output {who['output']}"),
-        ("how it ran", f"{who['dtype']}, {who['attn']} attention, {who['cache']} cache, eager"),
+        ("how it ran", f"{who['dtype']}, {who['attn']} attention, {who['cache']} cache, {how}"),
         ("device", run.ceilings.name),
         ("times from", {"torch": "torch.profiler", "nsys": "nsys"}.get(sources.get("timeline", ""), "–")),
         ("FLOPs and bytes", "counted by ncu" if _was_counted(run) else "traced from the model's own ops"),
@@ -152,6 +155,9 @@ def _missing(run: FinishedRun, phases: list[PhaseInput]) -> Iterator[tuple[str, 
         yield f"{len(run.unmatched)} traced ops", "not found in the recording", "see unmatched.csv"
     if run.estimate["prefill"].get("expected_ms") is None:
         yield "expected times", "nobody measured kernels on this device", "estimate --gpu, for GPUs that were measured"
+    if run.identity["driver"].get("compile"):
+        for line in compiled_lines(run.path):
+            yield "module ranges inside compiled code", line, ""
     for name, why in (run.environment.get("reasons") or {}).items():
         yield name, str(why), ""
 
