@@ -158,7 +158,9 @@ class FinishedRun:
         from kernelroof.roofline.advice import Setting
 
         who = self.identity
-        return Setting(phase, self.steps(phase), not self.scaled, int(who["batch"]), str(who["cache"]), self.ceilings)
+        compiled = bool(who["driver"].get("compile"))
+        batch, cache = int(who["batch"]), str(who["cache"])
+        return Setting(phase, self.steps(phase), not self.scaled, batch, cache, self.ceilings, compiled)
 
     def terms(self, phase: str) -> dict[str, int]:
         """The terms of a phase's waterfall, in order."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 from kernelroof.roofline.ceilings import Ceilings
+from kernelroof.roofline.compiled_match import DISPATCH
 from kernelroof.roofline.place import HEALTHY_PCT
 from kernelroof.roofline.summary import PhaseSummary
 from kernelroof.roofline.units import fixed, quantity, seconds
@@ -19,7 +20,6 @@ from kernelroof.roofline.waterfall import WORDS
 
 _PRODUCTS = ("mm", "addmm", "bmm", "matmul", "linear", "baddbmm", "gemm", "gemv", "cutlass", "cublas", "xmma", "nvjet")
 _ATTENTION = ("scaled_dot_product", "flash", "fmha", "attention")
-_FUSED = "torch.compile fuses it with its neighbours"
 _LOSSES = ("one_after_another_ns", "left_out_ns", "roofs_ns", "traffic_ns", "kernels_ns", "unmatched_ns", "idle_ns")
 
 
@@ -33,6 +33,8 @@ class Setting(NamedTuple):
     cache: str
     """dynamic or static"""
     ceilings: Ceilings
+    compiled: bool = False
+    """whether the model ran under torch.compile"""
 
 
 def sentences(kernels: pd.DataFrame, setting: Setting, counted: pd.DataFrame | None = None) -> list[str]:
@@ -68,8 +70,10 @@ def sentence(row: Mapping[Any, Any], setting: Setting) -> str:
     if bound == "unknown":
         reason = "figures are missing" if pd.isna(row["reason"]) else str(row["reason"])
         return f"not judged: {reason}"
+    if DISPATCH.search(str(row["kernel"])):
+        return "what torch.compile does around its kernels, on the CPU: a larger batch, or CUDA graphs on a GPU"
     if str(row["reason"]).startswith("no work"):
-        return "no work, only its dispatch costs: fewer calls, or torch.compile, which leaves it out"
+        return f"no work, only its dispatch costs: fewer calls{'' if setting.compiled else ', or torch.compile, which leaves it out'}"
     if str(row["kind"]) == "cache" and setting.phase == "decode" and setting.cache == "dynamic":
         return f"{_share(row)}: copies the KV cache each step; a static cache is written in place"
     if any(word in name for word in _ATTENTION):
@@ -77,11 +81,15 @@ def sentence(row: Mapping[Any, Any], setting: Setting) -> str:
     if _is_product(name):
         return f"{_share(row)}: {_product(row, bound, setting)}"
     if bound == "memory":
-        return f"{_share(row)}: only fewer passes over its data help; {_FUSED}"
+        return f"{_share(row)}: only fewer passes over its data help{_fused(setting)}"
     if bound == "compute":
         return f"{_share(row)}: near its roof, only less work or a narrower type helps"
     each = float(row["time_ns"]) / max(1, int(row["launches"]))
-    return f"{_share(row)} in launches of {seconds(each / 1e9, 2)}: {_FUSED}"
+    return f"{_share(row)} in launches of {seconds(each / 1e9, 2)}{_fused(setting)}"
+
+
+def _fused(setting: Setting) -> str:
+    return ", though it is compiled already" if setting.compiled else ": torch.compile fuses it with its neighbours"
 
 
 def _attention(bound: str, setting: Setting) -> str:
@@ -215,9 +223,8 @@ def _what_to_do(summary: PhaseSummary, kernels: pd.DataFrame, terms: Mapping[str
                 )
             )
     if summary.wall_ns and idle > 0.05 * summary.wall_ns:
-        cure = (
-            "torch.compile or CUDA graphs, or a larger batch" if setting.on_gpu else "torch.compile, or a larger batch"
-        )
+        ways = ([] if setting.compiled else ["torch.compile"]) + (["CUDA graphs"] if setting.on_gpu else [])
+        cure = " or ".join([*ways, "a larger batch"])
         share = _percent(100 * idle / summary.wall_ns)
         steps.append((idle, f"no kernel runs for {_time(idle, summary)}{each} ({share}), Python and dispatch: {cure}"))
     if not steps:

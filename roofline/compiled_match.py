@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kernelroof.models.ops import TracedOp
 
 _GRAPH = re.compile(r"^graph_\d+_(?=cpp_)")
-_DISPATCH = re.compile(
+DISPATCH = re.compile(
     r"^(Torch-Compiled Region|TorchDynamo Cache Lookup|Pregraph bytecode|AOTDispatcher|## Call CompiledFx)"
 )
 FUSED = "a generated kernel: what it computes and moves is not known"
@@ -109,7 +109,7 @@ def relabel(
     for row, event in enumerate(rows["event"].tolist()):
         kernel = found.get(event) or found.get(inside.get(event, -1))
         if kernel is None:
-            if _DISPATCH.match(str(changed["kernel"][row])):
+            if DISPATCH.match(str(changed["kernel"][row])):
                 _set(changed, row, reason=WRAPPER, flops=0, dram_read_bytes=0, dram_write_bytes=0)
                 _set(changed, row, flops_source="traced", bytes_source="traced")
             continue
