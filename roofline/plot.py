@@ -122,7 +122,7 @@ def phase_limits(
 def _roles(placed: pd.DataFrame, phase: str) -> pd.DataFrame:
     """Kernel roles of a phase, most time first, with share, label and why one has no point."""
     rows = with_roles(placed[placed["phase"] == phase])
-    table = aggregate(rows, ["role", "kind", "op", "kernel"]).sort_values(by="time_ns", ascending=False)
+    table: pd.DataFrame = aggregate(rows, ["role", "kind", "op", "kernel"]).sort_values(by="time_ns", ascending=False)
     total_ns = float(table["time_ns"].sum()) or 1.0
     table["share_pct"] = 100 * table["time_ns"].astype("float64") / total_ns
     table["label"] = labels(table)
