@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kernelroof.models.errors import KernelroofError, UsageError
+from kernelroof.profile.compile_options import EPILOG as COMPILE_EPILOG
+from kernelroof.profile.compile_options import add_compile_options
 from kernelroof.profile.decision_options import add_decision_commands
 from kernelroof.profile.nsight_options import EPILOG as NSIGHT_EPILOG
 from kernelroof.profile.nsight_options import add_nsight_options, split_target
@@ -145,7 +147,7 @@ def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
         "profile",
         help="run prefill and decode, measure every kernel, place it on the roofline",
         description="Run a model's prefill and decode here and place every kernel beside the estimate.",
-        epilog=f"{_PROFILE_EPILOG}\n\n{NSIGHT_EPILOG}",
+        epilog=f"{_PROFILE_EPILOG}\n\n{COMPILE_EPILOG}\n\n{NSIGHT_EPILOG}",
         usage="kernelroof profile [options] MODEL\n       kernelroof profile [options] [MODEL] -- PROGRAM [ARG ...]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -168,6 +170,7 @@ def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--top", type=int, metavar="N", help="kernels shown and counted per phase (default: 8 shown, all counted)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and prompt (default: 0)")
+    add_compile_options(parser)
     add_picture_formats(parser)
     add_nsight_options(parser)
 

@@ -24,6 +24,8 @@ class Comparison(NamedTuple):
     terms: pd.DataFrame
     """`diff.waterfalls`"""
     setup: list[Difference]
+    incomparable: list[str]
+    """what makes their times those of different work"""
     warnings: list[str]
     """what makes figures of the two incomparable or doubtful"""
     roofs_pct: float
@@ -70,6 +72,7 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
         lines=ordered.reset_index(drop=True),
         terms=waterfalls(a.waterfall, b.waterfall, steps[0], steps[1]),
         setup=setup,
+        incomparable=not_comparable(setup),
         warnings=[*not_comparable(setup), *doubts],
         roofs_pct=roofs_pct,
         roofs=roofs,

@@ -24,6 +24,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
     with progress("comparing"):
         found = compare(FinishedRun(args.a), FinishedRun(args.b))
+    if limit is not None and found.incomparable:
+        raise UsageError(f"--fail-over on runs of other work ({found.incomparable[0]})", "Run B as A was run.")
     if args.out:
         write_text(Path(args.out), _page(found))
     if args.json:

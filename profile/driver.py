@@ -25,17 +25,20 @@ from kernelroof.profile.runfolder import write_json
 
 if TYPE_CHECKING:
     import torch
+    from kernelroof.profile.compiled import CompiledModel
 
 _WARM_STEPS = 2
+_COMPILE_PASSES = 3
 
 
 class Session(NamedTuple):
-    """A model ready to run. input_ids: int64 [batch, prompt], on the model's device."""
+    """A model ready to run. input_ids: int64 [batch, prompt], on the model's device. compiled: None if eager."""
 
     spec: DriverSpec
     model: torch.nn.Module
     input_ids: torch.Tensor
     parameter_bytes: int
+    compiled: CompiledModel | None = None
 
 
 class PassTimes(NamedTuple):
@@ -91,7 +94,23 @@ def prepare(spec: DriverSpec) -> Session:
     draw = torch.Generator().manual_seed(spec.seed)
     ids = torch.randint(vocabulary, (input_rows(model, spec.batch), spec.prompt), generator=draw)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
-    return Session(spec, model, ids.to(spec.device), size)
+    session = Session(spec, model, ids.to(spec.device), size)
+    return session if spec.compile is None else _compiled(session)
+
+
+def _compiled(session: Session) -> Session:
+    """The session with its model compiled. For CUDA graphs an eager prefill first makes the cache that they keep."""
+    import torch
+    from kernelroof.models.hf import make_cache, run_prefill
+    from kernelroof.profile.compile_check import uses_cuda_graphs
+    from kernelroof.profile.compiled import CompiledModel
+
+    spec, cache = session.spec, None
+    if uses_cuda_graphs(spec):
+        with memory_errors(spec), torch.no_grad():
+            cache = make_cache(spec.cache, session.model, max_length=spec.prompt + spec.output, batch=spec.batch)
+            run_prefill(session.model, cache, session.input_ids, last_only=spec.head == "last")
+    return session._replace(compiled=CompiledModel(session.model, str(spec.compile), cache))
 
 
 def check_on_gpu(model: torch.nn.Module) -> None:
@@ -118,10 +137,14 @@ def run_pass(session: Session, ranges: Ranges, steps: int | None = None) -> Pass
     import torch
     from kernelroof.models.hf import cache_tensors, choose_token, make_cache, run_prefill, run_step
 
-    spec, model, input_ids, _ = session
+    spec, model, input_ids = session.spec, session.model, session.input_ids
     steps = spec.output if steps is None else steps
     with memory_errors(spec), torch.no_grad():
-        cache = make_cache(spec.cache, model, max_length=spec.prompt + spec.output, batch=spec.batch)
+        cache = session.compiled.emptied_cache() if session.compiled else None
+        if cache is None:
+            cache = make_cache(spec.cache, model, max_length=spec.prompt + spec.output, batch=spec.batch)
+        if session.compiled:
+            session.compiled.phase = "prefill"
         mark, durations = _boundaries(spec.device)
         mark()
         with ranges.phase("prefill"), ranges.step(0):
@@ -129,6 +152,8 @@ def run_pass(session: Session, ranges: Ranges, steps: int | None = None) -> Pass
             with ranges.span(SAMPLE_RANGE):
                 token = choose_token(logits)
         mark()
+        if session.compiled:
+            session.compiled.phase = "decode"
         with ranges.phase("decode"):
             for k in range(steps):
                 with ranges.step(k):
@@ -143,6 +168,12 @@ def run_pass(session: Session, ranges: Ranges, steps: int | None = None) -> Pass
 
 def warm_up(session: Session) -> None:
     """Run the spec's warm-up passes: a full prefill and up to 2 steps each, without ranges."""
+    if session.compiled and not session.compiled.seconds:
+        # Compiles, records CUDA graphs if there are any, and replays them: once each.
+        started = time.perf_counter()
+        for _ in range(_COMPILE_PASSES):
+            run_pass(session, Ranges(), min(_COMPILE_PASSES, session.spec.output))
+        session.compiled.settled(time.perf_counter() - started)
     for _ in range(session.spec.warmup):
         run_pass(session, Ranges(), min(_WARM_STEPS, session.spec.output))
 
@@ -194,6 +225,7 @@ def times_record(session: Session, passes: list[PassTimes]) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": session.spec.device,
         "repeats": len(passes),
+        **({"compile": session.compiled.record()} if session.compiled else {}),
     }
 
 

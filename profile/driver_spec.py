@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from kernelroof.models.errors import DriverError
+from kernelroof.profile.compile_check import check_compile
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "dict[str, Any]": (dict,),
@@ -27,6 +28,7 @@ class DriverSpec:
     threads: CPU threads, or None for torch's own choice. depth: of the ranges, when there are any.
     warmup: passes of a prefill and 2 steps before the measured ones. repeats: measured passes.
     head: "last" runs the head on a prompt's last position only, "all" on all of them.
+    compile: a mode of torch.compile, or None to run eagerly.
     """
 
     config: dict[str, Any]
@@ -44,6 +46,7 @@ class DriverSpec:
     warmup: int = 1
     repeats: int = 3
     head: str = "last"
+    compile: str | None = None
 
     def to_json(self) -> str:
         """The spec as a JSON object."""
@@ -107,3 +110,4 @@ def check_spec(spec: DriverSpec, positions: int | None) -> None:
             f"device is {spec.device}, and torch {torch.__version__} sees no CUDA device",
             "Use --device cpu, or a CUDA build of torch on a machine with a GPU.",
         )
+    check_compile(spec)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from kernelroof.parsers.schema import KERNELS, LAUNCHES, conform
+from kernelroof.profile.compiled_record import COMPILED, compile_doubts, compiled_record
 from kernelroof.profile.repeats import write_spread
 from kernelroof.profile.runfolder import read_json, write_json, write_text
 from kernelroof.roofline.ceilings import Ceilings, from_json, highest, to_json
@@ -22,7 +23,9 @@ from kernelroof.roofline.tables import unmatched_table
 
 if TYPE_CHECKING:
     from kernelroof.models.ops import TracedOp
+    from kernelroof.parsers.nsys_sqlite import Nsys
     from kernelroof.profile.pipeline import Pipeline
+    from kernelroof.roofline.match import Matched
     from kernelroof.roofline.wall import PhaseWall
 
 TRACE, SQLITE = "trace.json.gz", "timeline.sqlite"
@@ -65,6 +68,8 @@ def make_kernels(run: Pipeline) -> None:
     details = {"rounds": [{**ceilings._asdict(), **details} for ceilings, details in rounds]}
     write_text(run.folder.file("ceilings.json"), to_json(roofs, details))
     run.write_csv("kernels.csv", conform(placed, KERNELS, "kernels"))
+    if run.compiled:
+        write_json(run.folder.file(COMPILED), compiled_record(run.compiled, placed, list(timeline.walls)))
     if counted is not None:
         run.write_csv("counted.csv", analysed(counted, read_exports(run), roofs))
 
@@ -76,7 +81,8 @@ def _accounts(run: Pipeline, walls: Mapping[str, PhaseWall], rounds: list[Ceilin
     content: dict[str, Any] = {}
     for phase, wall in walls.items():
         account = wall.to_dict()
-        content[phase] = {**account, "doubts": [*phase_doubts(account, run.steps(phase)), *roofs]}
+        compiled = compile_doubts(run.compiled) if run.compiled else []
+        content[phase] = {**account, "doubts": [*phase_doubts(account, run.steps(phase)), *compiled, *roofs]}
     return content
 
 
@@ -103,11 +109,23 @@ def read_timeline(run: Pipeline) -> Timeline:
 
         nsys = read_nsys(run.folder.file(SQLITE))
         nsys.require_ranges()
-        matched = rows_of_nsys(nsys, run.trace.ops)
+        matched = _matched_nsys(nsys, run) if run.compiled else rows_of_nsys(nsys, run.trace.ops)
         walls = walls_of_nsys(matched.rows, nsys, run.bare)
         rows = matched.rows.assign(time_ns=matched.rows["recorded_ns"])
         return Timeline(nsys.launches, rows, matched.unmatched_traced, walls)
     return rows_of_trace(run, run.folder.file(TRACE))
+
+
+def _matched_nsys(nsys: Nsys, run: Pipeline) -> Matched:
+    """The rows of a compiled run: its kernels go by the compiled graphs, the token choice by its range."""
+    from kernelroof.parsers.schema import SAMPLE_MODULE
+    from kernelroof.roofline.compiled_match import match_compiled_nsys
+    from kernelroof.roofline.nsys_rows import rows_of_nsys
+
+    base = rows_of_nsys(nsys, [op for op in run.trace.ops if op.module == SAMPLE_MODULE])
+    kernels = nsys.work[(nsys.work["kind"] == "kernel") & nsys.work["launch_ns"].notna()]
+    launched = dict(zip(kernels["event"].tolist(), kernels["launch_ns"].tolist(), strict=True))
+    return match_compiled_nsys(base, run.trace.ops, launched, run.compiled or {})
 
 
 def rows_of_trace(run: Pipeline, trace: Path) -> Timeline:
@@ -117,11 +135,12 @@ def rows_of_trace(run: Pipeline, trace: Path) -> Timeline:
         ReportError: as `read_timeline`.
     """
     from kernelroof.parsers.kineto import launches, read_kineto
+    from kernelroof.roofline.compiled_match import match_compiled
     from kernelroof.roofline.match import match
     from kernelroof.roofline.wall import reconcile
 
     kineto = read_kineto(trace)
-    matched = match(kineto, run.trace.ops)
+    matched = match_compiled(kineto, run.trace.ops, run.compiled) if run.compiled else match(kineto, run.trace.ops)
     rows, walls = reconcile(matched.rows, kineto, run.bare, read_json(run.folder.file("costs.json")))
     return Timeline(launches(kineto), rows, matched.unmatched_traced, walls)
 

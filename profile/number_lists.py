@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kernelroof.models.errors import UsageError
 from kernelroof.models.fields import MOST, shortened
 
@@ -43,3 +45,15 @@ def numbers(text: str) -> list[int]:
                 "Give whole numbers in between.",
             )
     return list(dict.fromkeys(found))
+
+
+def numbers_of(option: str) -> Callable[[str], list[int]]:
+    """`numbers` whose errors name the option."""
+
+    def parse(text: str) -> list[int]:
+        try:
+            return numbers(text)
+        except UsageError as error:
+            raise UsageError(f"{option}: {error.what}", error.hint) from error
+
+    return parse

@@ -19,6 +19,7 @@ from kernelroof.models.record import estimate_record
 from kernelroof.models.spec import ModelSpec
 from kernelroof.models.workload import Workload
 from kernelroof.profile.backends import Gpu, Sources
+from kernelroof.profile.compiled_record import COMPILED, compile_words
 from kernelroof.profile.count_options import CountOptions
 from kernelroof.profile.driver_spec import DriverSpec
 from kernelroof.profile.interrupts import interrupts
@@ -50,7 +51,7 @@ FILES = (
         "timeline.*",
     ),
     *("launches.csv", "kernels.csv", "unmatched.csv", "wall.json", "ceilings.json", "ops.csv", "modules.csv"),
-    *(WATERFALL, STEPS, SPREAD),
+    *(WATERFALL, STEPS, SPREAD, COMPILED),
     *("estimate.json", "estimate_other.json", "pictures.json", "roofline_prefill.*", "roofline_decode.*"),
     *("kernels/prefill_*", "kernels/decode_*", "counters.json", "counted.csv", "counted_launches.csv"),
     *("count-plan-*.json", "counters-*", REPORT),
@@ -100,6 +101,8 @@ def run_job(job: Job, out: Path, *, overwrite: bool = False) -> None:
 def identity(job: Job, environment: Mapping[str, Any]) -> dict[str, Any]:
     """What makes a run the same run: where any of it differs, another folder is needed."""
     driver = dataclasses.asdict(job.driver)
+    if driver["compile"] is None:
+        del driver["compile"]
     first = {k: driver.pop(k) for k in ("batch", "prompt", "output", "dtype", "attn", "cache", "device", "weights")}
     conventions = {k: getattr(job.workload, k) for k in ("mask", "embedding", "overhead")}
     machine = {
@@ -150,6 +153,7 @@ class Pipeline:
             self._stage("counters", after, ["counters.json"], self._counters, "counting bytes and FLOPs under ncu")
             measured["counters"] = self.folder.key_of("counters")
         tables = ["launches.csv", "kernels.csv", "unmatched.csv", STEPS, SPREAD, "wall.json", "ceilings.json"]
+        tables += [COMPILED] if self.job.driver.compile else []
         self._stage("kernels", measured, tables, self._kernels, "tracing the ops, placing every kernel")
         measured["ceilings"] = fingerprint(self.ceilings)
         tables = ["ops.csv", "modules.csv", WATERFALL]
@@ -285,6 +289,12 @@ class Pipeline:
         return read_json(again if again.exists() else self.folder.file("bare.json"))
 
     @cached_property
+    def compiled(self) -> dict[str, Any] | None:
+        """What was compiled and which kernels it calls; None for an eager run."""
+        found: dict[str, Any] | None = self.bare.get("compile")
+        return found
+
+    @cached_property
     def ceilings(self) -> Ceilings:
         """The ceilings of this machine."""
         return from_json(self.folder.file("ceilings.json").read_text(encoding="utf-8"))[0]
@@ -375,6 +385,7 @@ class Pipeline:
             if status == "complete"
             else None,
             "config": self.job.driver.config,
+            **({"compile": compile_words(self.job.driver)} if self.job.driver.compile else {}),
         }
         write_json(self.folder.file(RUN), content)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kernelroof.models.errors import UsageError
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
+from kernelroof.profile.compile_options import compile_mode
 from kernelroof.profile.estimate_command import device_from, workload_from
 from kernelroof.profile.nsight_options import count_options
 from kernelroof.profile.picture_options import parse_formats
@@ -26,6 +27,8 @@ _SHOWN = 8
 
 def run(args: argparse.Namespace) -> int:
     """Profile `args.model` into a run folder; see `profile.cli` for the options."""
+    mode = compile_mode(args)
+    args.cache = args.cache or ("static" if mode else "dynamic")
     several = len(args.batch) * len(args.prompt) > 1
     if args.target is not None:
         if several:
@@ -34,6 +37,10 @@ def run(args: argparse.Namespace) -> int:
             )
         from kernelroof.profile.target_command import run_target
 
+        if mode is not None:
+            raise UsageError(
+                "--compile and a program after -- exclude each other", "Let the program compile its model."
+            )
         return run_target(_at(args, args.batch[0], args.prompt[0]))
     if args.model is None:
         raise UsageError("profile needs a MODEL, or a program after --", "List the presets with `kernelroof models`.")
@@ -106,6 +113,9 @@ def _job(args: argparse.Namespace, config: dict[str, Any], spec: ModelSpec, devi
     other = device_from(args, workload)
     gpu = backends.find_gpu(device)
     sources, lost = backends.choose_sources(args.backend, args.timeline, args.counters, gpu)
+    if driver.compile and sources.counters == "ncu":
+        sources = sources._replace(counters="traced")
+        lost.append("compiled code has no module calls for ncu to count in: FLOPs and bytes are traced, not counted")
     return Job(spec, workload, driver, other, args.top or _SHOWN, sources, count_options(args), gpu, tuple(lost),
                parse_formats(args.picture_formats))  # fmt: skip
 
@@ -114,6 +124,7 @@ def _driver(args: argparse.Namespace, config: dict[str, Any], spec: ModelSpec, d
     """What the driver is to run, checked."""
     from kernelroof.profile.driver_spec import DriverSpec
 
+    mode = compile_mode(args)
     workload = workload_from(args, spec)
     if workload.cache == "ideal":
         raise UsageError("--cache ideal exists only on paper", "Profile dynamic or static; estimate shows ideal.")
@@ -135,10 +146,11 @@ def _driver(args: argparse.Namespace, config: dict[str, Any], spec: ModelSpec, d
         device=device,
         weights=args.weights,
         threads=args.threads,
-        depth=args.ranges,
+        depth="phase" if mode else args.ranges,
         seed=args.seed,
         repeats=args.repeats,
         head=workload.head,
+        compile=mode,
     )
 
 

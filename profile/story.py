@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kernelroof.profile.compiled_record import compiled_lines
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.roofline.card import estimate_card
 from kernelroof.roofline.siblings import odd_layers
@@ -37,6 +38,8 @@ def tell(run: Pipeline) -> None:
         console.print()
         for line in to_do(tables.kernels, odd[odd["phase"] == phase]["words"].tolist()):
             console.print(line, markup=False, highlight=False)
+    for line in compiled_lines(run.folder.path) if run.compiled else []:
+        console.print(line, markup=False, soft_wrap=True)
     print_conventions(console, run.ceilings)
     console.print()
     for line in counting(run):

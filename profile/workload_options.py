@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from kernelroof.profile.number_lists import numbers
+from kernelroof.profile.number_lists import numbers_of
 
 
 def add_workload(
@@ -27,9 +27,10 @@ def add_workload(
     else:
         parser.add_argument("model", metavar="MODEL", nargs="?" if optional_model else None, help=what)
     load = parser.add_argument_group("workload")
-    several: dict[str, Any] = {"type": numbers, "metavar": "N,N"} if lists else {"type": int, "metavar": "N"}
-    load.add_argument("--batch", default="1", help="sequences (default: 1)", **several)
-    load.add_argument("--prompt", default="1024", help="prompt tokens (default: 1024)", **several)
+    for option, default, what in (("--batch", "1", "sequences"), ("--prompt", "1024", "prompt tokens")):
+        kind: Any = numbers_of(option) if lists else int
+        metavar = "N,N" if lists else "N"
+        load.add_argument(option, type=kind, default=default, metavar=metavar, help=f"{what} (default: {default})")
     load.add_argument("--output", type=int, default=32, metavar="N", help="decode steps (default: 32)")
     load.add_argument(
         "--dtype", metavar="D", help="float32, bfloat16 or float16; fp32, bf16, fp16 too (default: the model's)"

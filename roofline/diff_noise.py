@@ -2,9 +2,12 @@
 
 Three sources of difference that is no change are weighed, each from the runs' own repeats:
 
-- a line's own spread: the medians of its time in each recording, and the steps around them;
-- the drift of the whole machine between the runs (all lines slower alike): the middle of all lines' ratios, weighted
-  by time. It is reported by itself and taken out of the lines, where the set-ups are the same;
+- a line's own spread: the medians of its time in each recording, the steps around them, and what the phase's bare
+  repeats differ by;
+- the drift of the whole machine between the runs (all lines slower alike), told by lines that launch the same kernels
+  for the same work in both. It is reported by itself and taken out, where the set-ups are the same. Where such lines
+  disagree, a drift counts only as far as four fifths of them had it, lest one module that most time goes to, and that
+  did change, passes for the machine;
 - what unchanged lines differ by after that: the middle deviation of the lines' ratios. A hundred lines are looked at,
   so a line must stand out by four of these; few lines that did change do not move a median.
 """
@@ -30,6 +33,14 @@ LEAST_WALL_PCT = 2.0
 """Never called a change of a phase: less than this of its wall time."""
 _MAD_TO_SIGMA = 1.4826
 _NAMED_SHARE = 0.005
+_SAME_WORK = 0.005
+"""Launches, FLOPs and bytes of a line that differ by less than this share are the same work."""
+_OUTSIDE = 0.2
+"""Share of the lines on either side that a drift doesn't have to hold for."""
+_ALIKE = 0.1
+"""Lines whose ratios (log) are so near to each other drifted alike."""
+_SPREADS = 1.5
+"""A phase's floor, in spreads: of three repeats, half their range falls short of what the next would differ by."""
 
 
 class Wall(NamedTuple):
@@ -114,13 +125,14 @@ def judged(
     drift: dict[str, float] = {}
     expected, floor = np.nan_to_num(time_a), np.zeros(len(out))
     phases = out["phase"].astype(str).to_numpy()
+    alike = _same_work(out)
     for phase in dict.fromkeys(phases):
         here = phases == phase
         total = walls[phase][0].median_ns if phase in walls else float(np.nansum(time_a[here]))
-        weight = np.where(here & both, np.minimum(np.nan_to_num(time_a), np.nan_to_num(time_b)), 0.0)
-        big = weight > _NAMED_SHARE * total
+        size = np.where(here & both, np.minimum(np.nan_to_num(time_a), np.nan_to_num(time_b)), 0.0)
+        big = (size > _NAMED_SHARE * total) & alike
         logs = np.log(np.where(both, time_b, 1.0) / np.where(both, time_a, 1.0))
-        middle = _weighted_median(logs[big], weight[big]) if same_setup and big.any() else 0.0
+        middle = _common(logs[big], np.sqrt(size[big])) if same_setup and big.any() else 0.0
         drift[phase] = 100 * (float(np.exp(middle)) - 1)
         expected = np.where(here, expected * np.exp(middle), expected)
         apart = _MAD_TO_SIGMA * float(np.median(np.abs(logs[big] - middle))) if big.sum() > 2 else 0.0
@@ -133,6 +145,8 @@ def judged(
         )
         most = np.fmax(np.nan_to_num(time_a), np.nan_to_num(time_b))
         least = np.maximum(LEAST_PCT / 100 * most, LEAST_SHARE_PCT / 100 * total)
+        if phase in walls:  # where whole repeats differ by so much, no line is known better
+            least = np.maximum(least, sum(w.spread_pct for w in walls[phase]) / 100 * expected)
         floor = np.where(here, np.maximum(least, SIGMAS * np.hypot(sigma * most, own)), floor)
     out["delta_ns"] = np.nan_to_num(time_b) - np.nan_to_num(time_a)
     out["expected_ns"], out["noise_ns"] = expected, floor
@@ -145,13 +159,16 @@ def judged(
 def phase_change(wall: tuple[Wall, Wall], drift_pct: float, roofs_pct: float, *, same_setup: bool) -> PhaseChange:
     """Whether a phase's wall time changed.
 
+    What all lines drifted by alike is taken out, as from the lines: it is the machine's doing.
+
     Args:
+        drift_pct: of `judged`; 0 for runs of other set-ups.
         roofs_pct: how far the measured roofs of the two runs differ: what the machine itself drifted by.
     """
     a, b = wall
     change = 100 * (b.median_ns - a.median_ns) / a.median_ns if a.median_ns else 0.0
-    noise = max(LEAST_WALL_PCT, a.spread_pct + b.spread_pct, abs(roofs_pct) if same_setup else 0.0)
-    return PhaseChange(a.median_ns, b.median_ns, change, noise, drift_pct, abs(change) > noise)
+    noise = max(LEAST_WALL_PCT, _SPREADS * (a.spread_pct + b.spread_pct), abs(roofs_pct) if same_setup else 0.0)
+    return PhaseChange(a.median_ns, b.median_ns, change, noise, drift_pct, abs(change - drift_pct) > noise)
 
 
 def _says(a: float, b: float, beyond: float, changed: Any) -> str:
@@ -162,7 +179,28 @@ def _says(a: float, b: float, beyond: float, changed: Any) -> str:
     return "slower" if beyond > 0 else "faster"
 
 
-def _weighted_median(values: Any, weights: Any) -> float:
+def _same_work(lines: pd.DataFrame) -> Any:
+    """Lines that launch the same kernels for the same work in both runs, as far as is known."""
+    same = (lines["a_names"] == lines["b_names"]).to_numpy(bool, na_value=False).copy()
+    for name in ("launches", "flops", "bytes"):
+        a, b = numbers(lines[f"a_{name}"]), numbers(lines[f"b_{name}"])
+        same &= ~(np.abs(b - a) > _SAME_WORK * np.fmax(a, b))  # where one is unknown it can't tell them apart
+    return same
+
+
+def _common(logs: Any, weights: Any) -> float:
+    """What the lines have in common: the part of the way from 0 that most of them went, then the middle around it."""
+    low, high = (_weighted_quantile(logs, weights, q) for q in (_OUTSIDE, 1 - _OUTSIDE))
+    found = min(max(0.0, low), high)
+    for _ in range(3):
+        near = np.abs(logs - found) <= _ALIKE
+        if not near.any():
+            break
+        found = _weighted_quantile(logs[near], weights[near], 0.5)
+    return found
+
+
+def _weighted_quantile(values: Any, weights: Any, quantile: float) -> float:
     order = np.argsort(values)
     reached = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+    return float(values[order][min(np.searchsorted(reached, quantile * reached[-1]), len(order) - 1)])

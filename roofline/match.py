@@ -11,7 +11,7 @@ import pandas as pd
 from kernelroof.parsers.kineto import Kineto
 from kernelroof.parsers.schema import ROOT_MODULE, UNATTRIBUTED
 from kernelroof.roofline.align import Forest, align
-from kernelroof.roofline.match_rows import has_work, kernel_rows, op_rows, rows_of
+from kernelroof.roofline.match_rows import Ints, has_work, kernel_rows, op_rows, rows_of
 
 if TYPE_CHECKING:
     from kernelroof.models.ops import TracedOp
@@ -52,6 +52,14 @@ def match(kineto: Kineto, traced_ops: Sequence[TracedOp]) -> Matched:
     ops' self times. With device work the rows are the kernels and copies launched in the phases, and a
     traced op is matched if its recorded op launched any, or has no work.
     """
+    op_of = matched_ops(kineto, traced_ops)
+    build = kernel_rows if len(kineto.kernels) else op_rows
+    rows, used = build(kineto, traced_ops, op_of)
+    return Matched(rows, [op for position, op in enumerate(traced_ops) if position not in used])
+
+
+def matched_ops(kineto: Kineto, traced_ops: Sequence[TracedOp]) -> Ints:
+    """For each recorded op the position of its traced op, or -1."""
     scopes = _recorded_scopes(kineto)
     traced = _traced_scopes(traced_ops, scopes)
     op_of = np.full(len(kineto.ops), -1, dtype=np.int64)
@@ -69,9 +77,7 @@ def match(kineto: Kineto, traced_ops: Sequence[TracedOp]) -> Matched:
         for position, node in zip(positions, memory[key], strict=True):
             if node >= 0:
                 op_of[ops.rows[node]] = position
-    build = kernel_rows if len(kineto.kernels) else op_rows
-    rows, used = build(kineto, traced_ops, op_of)
-    return Matched(rows, [op for position, op in enumerate(traced_ops) if position not in used])
+    return op_of
 
 
 def _recorded_scopes(kineto: Kineto) -> dict[_Scope, _Ops]:

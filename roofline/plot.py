@@ -122,7 +122,8 @@ def phase_limits(
 def _roles(placed: pd.DataFrame, phase: str) -> pd.DataFrame:
     """Kernel roles of a phase, most time first, with share, label and why one has no point."""
     rows = with_roles(placed[placed["phase"] == phase])
-    table: pd.DataFrame = aggregate(rows, ["role", "kind", "op", "kernel"]).sort_values(by="time_ns", ascending=False)
+    sums = aggregate(rows, ["role", "kind", "op", "kernel"])
+    table: pd.DataFrame = sums.sort_values(by="time_ns", ascending=False)
     total_ns = float(table["time_ns"].sum()) or 1.0
     table["share_pct"] = 100 * table["time_ns"].astype("float64") / total_ns
     table["label"] = labels(table)
@@ -179,7 +180,7 @@ def draw_estimate(axes: Axes, points: Sequence[tuple[str, float, float]]) -> Non
         axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor=edge, linewidth=1.6, zorder=5)
 
 
-def _why(row: Mapping[str, Any]) -> str:
+def _why(row: Mapping[Any, Any]) -> str:
     """Why a kernel role has no point; empty if it has one."""
     if pd.isna(row["flops"]):
         return WHY_NOT_PLOTTED["not known"]

@@ -1,0 +1,119 @@
+"""`kernelroof diff` on written run folders: what it says, its exit status, its page, its errors."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from kernelroof.parsers.schema import KERNELS
+from kernelroof.profile.cli import main
+from kernelroof.profile.diff_command import GATE_CLOSED
+from kernelroof.roofline.ceilings import Ceilings, to_json
+from kernelroof.roofline.spread import all_steps, role_steps
+from kernelroof.roofline.waterfall import TERMS
+
+STEPS, LAYERS = 6, 2
+NS = {"self_attn.q_proj": 2_000_000, "mlp.up_proj": 3_000_000, "mlp.down_proj": 3_000_000, "mlp.act_fn": 500_000}
+IDENTITY = {"model": "m", "batch": 1, "prompt": 8, "output": STEPS, "dtype": "float32", "device": "cpu",
+            "driver": {"config": {}}, "machine": {"cpu": "c"}}  # fmt: skip
+
+
+def kernels(factor):
+    rows = [
+        {"phase": "decode", "step": step, "module": f"model.layers.{layer}.{module}", "kernel": "mm", "op": "mm",
+         "kind": "mlp" if "mlp" in module else "projection", "count": 1, "time_ns": int(time * factor.get(module, 1)),
+         "flops": 10**6, "dram_read_bytes": 10**6, "dram_write_bytes": 10**3, "bound": "memory"}
+        for step in range(STEPS) for layer in range(LAYERS) for module, time in NS.items()
+    ]  # fmt: skip
+    typed = {c.name: "string" if c.dtype == "str" else c.dtype for c in KERNELS}
+    return pd.DataFrame(rows).reindex(columns=list(typed)).astype(typed)
+
+
+def write_run(folder, factor=None, status="complete", **identity):
+    """A run folder whose modules take `factor` times their time."""
+    folder.mkdir()
+    rows = kernels(factor or {})
+    wall = int(rows["time_ns"].sum())
+    rows.to_csv(folder / "kernels.csv", index=False)
+    all_steps([role_steps(rows, n) for n in range(3)]).to_csv(folder / "repeats.csv", index=False)
+    terms = {**dict.fromkeys(TERMS, 0), "ideal_ns": wall // 2, "kernels_ns": wall - wall // 2}
+    pd.DataFrame([{"phase": "decode", "scope": "phase", **terms, "total_ns": wall}]).to_csv(
+        folder / "waterfall.csv", index=False
+    )
+    record = {"status": status, "identity": {**IDENTITY, **identity}, "sources": {}, "environment": {}}
+    (folder / "run.json").write_text(json.dumps(record))
+    phase = {"bare_ns": wall, "bare_min_ns": int(wall * 0.99), "bare_max_ns": int(wall * 1.01), "doubts": []}
+    (folder / "wall.json").write_text(json.dumps({"decode": phase}))
+    roofs = Ceilings("made up", 1e11, 2e10, None, "float32", "measured", 2**34, "written by a test")
+    (folder / "ceilings.json").write_text(to_json(roofs))
+    return str(folder)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """B's up_proj takes 1.5 times as long as A's."""
+    return write_run(tmp_path / "a"), write_run(tmp_path / "b", {"mlp.up_proj": 1.5})
+
+
+def test_the_slower_module_is_named_with_its_size(pair, capsys):
+    assert main(["diff", *pair, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    changed = [(line["module"], line["says"], line["delta_ns"]) for line in found["lines"] if line["changed"]]
+    assert changed == [("model.layers.*.mlp.up_proj", "slower", LAYERS * 1_500_000)]
+    assert found["phases"]["decode"]["change_pct"] == pytest.approx(100 * 1.5 / 8.5, rel=1e-4)
+    assert sum(line["b_time_ns"] for line in found["lines"]) == LAYERS * 10_000_000
+
+
+def test_swapped_and_against_itself(pair, capsys):
+    assert main(["diff", pair[1], pair[0]]) == 0
+    text = capsys.readouterr().out
+    assert "faster" in text
+    assert max(map(len, text.splitlines()[2:])) <= 100
+    assert main(["diff", pair[0], pair[0]]) == 0
+    assert "none changed by more than noise" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("limit", "status"), [("5%", GATE_CLOSED), ("17", GATE_CLOSED), ("18 %", 0), ("50%", 0)])
+def test_the_gate(pair, limit, status, capsys):
+    assert main(["diff", *pair, "--fail-over", limit]) == status
+    assert ("FAIL: decode is 17.6 % slower" in capsys.readouterr().out) == bool(status)
+    assert main(["diff", *reversed(pair), "--fail-over", limit]) == 0, "faster is no failure"
+
+
+@pytest.mark.parametrize("limit", ["-1", "x", "inf", "nan"])
+def test_a_limit_that_is_none(pair, limit, capsys):
+    assert main(["diff", *pair, f"--fail-over={limit}"]) == 2
+    assert "--fail-over" in capsys.readouterr().err
+
+
+def test_the_gate_refuses_other_work(pair, tmp_path, capsys):
+    longer = write_run(tmp_path / "longer", prompt=16)
+    assert main(["diff", pair[0], longer]) == 0
+    assert "prompt 8 against 16" in capsys.readouterr().out
+    assert main(["diff", pair[0], longer, "--fail-over", "5%"]) == 2
+    assert "other work" in capsys.readouterr().err
+
+
+def test_folders_that_are_no_finished_run(pair, tmp_path, capsys):
+    cut = write_run(tmp_path / "cut", status="running")
+    for other, words in ((cut, "no finished run"), (str(tmp_path / "none"), "holds no run")):
+        assert main(["diff", pair[0], other]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_the_page_opens(pair, tmp_path, capsys):
+    import importlib.util
+
+    place = Path(__file__).parents[1] / "browser.py"
+    spec = importlib.util.spec_from_file_location("browser", place)
+    browser = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(browser)
+    out = tmp_path / "diff.html"
+    assert main(["diff", *pair, "--out", str(out)]) == 0
+    with browser.open_browser() as chromium:
+        visit = browser.Visit(chromium)
+        page = visit(out)
+        assert "model.layers.*.mlp.up_proj (mlp)" in page.evaluate("window.kernelroof.lines()")
+        assert "17.6 %" in page.inner_text("#sentences")
+        assert (visit.errors, visit.asked) == ([], [])
+        visit.close()
