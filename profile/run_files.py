@@ -23,7 +23,7 @@ MEANINGS = {
     "counters.json": "what was counted of how much, and what was left out",
     "counted.csv": "each counted launch on both clocks, with a verdict",
     "counters-*.ncu-rep": "each counting run; opens in Nsight Compute",
-    "roofline_*.png": "the rooflines of the phases",
-    "kernels/*.png": "the rooflines of the kernels with most time",
+    "roofline_*.*": "the rooflines of the phases",
+    "kernels/*.*": "the rooflines of the kernels with most time",
 }
 """File name or pattern -> what it holds."""

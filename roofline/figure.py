@@ -76,7 +76,7 @@ def with_format(path: str | os.PathLike[str], name: str) -> Path:
 
 def _save(figure: Figure, target: Path, name: str) -> Path:
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    more: dict[str, Any] = {"pil_kwargs": {"compress_level": 4}} if name == "png" else {}
+    more: dict[str, Any] = {"pil_kwargs": {"compress_level": 3}} if name == "png" else {}
     try:
         with rc_context(_STEADY):
             figure.savefig(part, format=name, dpi=DPI, metadata=_METADATA[name], **more)
