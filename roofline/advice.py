@@ -73,7 +73,8 @@ def sentence(row: Mapping[Any, Any], setting: Setting) -> str:
     if DISPATCH.search(str(row["kernel"])):
         return "what torch.compile does around its kernels, on the CPU: a larger batch, or CUDA graphs on a GPU"
     if str(row["reason"]).startswith("no work"):
-        return f"no work, only its dispatch costs: fewer calls{'' if setting.compiled else ', or torch.compile, which leaves it out'}"
+        other = "" if setting.compiled else ", or torch.compile, which leaves it out"
+        return f"no work, only its dispatch costs: fewer calls{other}"
     if str(row["kind"]) == "cache" and setting.phase == "decode" and setting.cache == "dynamic":
         return f"{_share(row)}: copies the KV cache each step; a static cache is written in place"
     if any(word in name for word in _ATTENTION):
