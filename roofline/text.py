@@ -236,7 +236,7 @@ def _columns(shown: pd.DataFrame, rest: pd.DataFrame, summary: PhaseSummary) -> 
             columns[-2:-2] = [amounts("est_bytes", "est.", "B", 4)]
     if "samples" in shown and shown["samples"].notna().any():
         cells = [_noise(*row) for row in zip(shown["noise_pct"], shown["samples"], strict=True)]
-        columns[1:1] = [_Column("noise_pct", "±\n%", cells + ([""] if len(rest) else []), 7)]
+        columns[1:1] = [_Column("noise_pct", "±\n%", cells + ([""] if len(rest) else []), 9)]
     return columns
 
 

@@ -276,7 +276,7 @@ class Caught:
         self.figure: Any = None
         monkeypatch.setattr(module, "save_png", self)
 
-    def __call__(self, figure: Any, path: Any) -> Path:
+    def __call__(self, figure: Any, path: Any, formats: Any = ()) -> Path:
         self.figure = figure
         return Path(path)
 

@@ -81,7 +81,7 @@ def test_the_picture_holds_its_note_and_names_only_what_it_shows(
     path = tmp_path / "x.parquet"
     pd.DataFrame([{**COMMON, "op_name": "gemm", "gemm_dtype": "bfloat16", "m": 8, "n": 16, "k": 32}]).to_parquet(path)
     figures: list[Any] = []
-    monkeypatch.setattr(plot_silicon, "save_png", lambda figure, path: figures.append(figure))
+    monkeypatch.setattr(plot_silicon, "save_png", lambda figure, path, formats: figures.append(figure))
     plot_silicon.silicon_roofline(read_silicon([path]), "bfloat16", tmp_path / "x.png")
     (figure,) = figures
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["matrix products"]
