@@ -65,7 +65,8 @@ def names(text: str) -> list[str]:
     return found
 
 
-def _parser(commands: argparse._SubParsersAction[Any], name: str, help_: str, what: str, epilog: str) -> Any:
+def new_command(commands: argparse._SubParsersAction[Any], name: str, help_: str, what: str, epilog: str) -> Any:
+    """A command with its line in the list, its description, and examples kept as they are written."""
     return commands.add_parser(
         name, help=help_, description=what, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -79,7 +80,7 @@ def _list_option(parser: Any, flag: str, kind: Callable[[str], Any], default: st
 
 
 def _add_advise(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = _parser(
+    parser = new_command(
         commands,
         "advise",
         "what would help this model on this GPU, and by how much",
@@ -113,7 +114,7 @@ def _add_advise(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _add_memory(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = _parser(
+    parser = new_command(
         commands,
         "memory",
         "what fits, what does not, and where the rest can go",
@@ -137,7 +138,7 @@ def _add_memory(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _add_compare(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = _parser(
+    parser = new_command(
         commands,
         "compare",
         "one workload on several GPUs",
@@ -149,7 +150,7 @@ def _add_compare(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _add_sweep(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = _parser(
+    parser = new_command(
         commands,
         "sweep",
         "every combination of models, GPUs, sizes and formats",
@@ -194,7 +195,7 @@ def _add_sweep(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _add_batching(commands: argparse._SubParsersAction[Any]) -> None:
-    parser = _parser(
+    parser = new_command(
         commands,
         "batching",
         "static against continuous batching, and chunked prefill",

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from kernelroof.models.errors import UsageError
+from kernelroof.profile.decision_options import new_command
 
 FORMATS = ("png", "svg", "pdf")
 _EPILOG = """examples:
@@ -25,12 +26,12 @@ def add_picture_formats(parser: argparse.ArgumentParser) -> None:
 
 def add_pictures(commands: argparse._SubParsersAction[Any]) -> None:
     """Add `kernelroof pictures` to the parser."""
-    parser = commands.add_parser(
+    parser = new_command(
+        commands,
         "pictures",
-        help="draw the pictures of a finished run again: PNG, SVG, PDF",
-        description="Draw the rooflines of a finished run of `kernelroof profile` again, from its tables.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "draw the pictures of a finished run again: PNG, SVG, PDF",
+        "Draw the rooflines of a finished run of `kernelroof profile` again, from its tables.",
+        _EPILOG,
     )
     parser.add_argument("run", metavar="RUN", help="a run folder of `kernelroof profile`")
     parser.add_argument("--formats", default="png", metavar="LIST", help="of png, svg, pdf, with commas (default: png)")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from kernelroof.profile.decision_options import new_command
+
 _REPORT_EPILOG = """examples:
   kernelroof report runs/tiny-llama-cpu-20260101-120000      writes report.html into the run folder
   kernelroof report runs/a --out a.html
@@ -17,7 +19,8 @@ _DIFF_EPILOG = """examples:
   kernelroof diff runs/main runs/branch --fail-over 5%      exit status 3 if a phase is slower by more than 5 %
 
 Roles (phase, module, kind of work) are compared, not kernel names. A difference counts only beyond the noise floor:
-what repeats of each run, and roles that did not change, differ by themselves."""
+what repeats of each run, and roles that did not change, differ by themselves. Where both runs have one set-up, what
+all work is slower by alike is taken for the machine's doing: it is said, and --fail-over lets it pass."""
 
 
 _EXPLAIN_EPILOG = """examples:
@@ -39,21 +42,21 @@ in a slice's arguments are on the bare run's clock."""
 
 def add_run_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands on run folders to the parser."""
-    report = commands.add_parser(
+    report = new_command(
+        commands,
         "report",
-        help="report.html of a finished run: roofline, waterfall, kernels, timeline",
-        description="Write the report of a finished run again, as one HTML file that opens offline.",
-        epilog=_REPORT_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "report.html of a finished run: roofline, waterfall, kernels, timeline",
+        "Write the report of a finished run again, as one HTML file that opens offline.",
+        _REPORT_EPILOG,
     )
     report.add_argument("run", metavar="RUN", help="a run folder of `kernelroof profile`")
     report.add_argument("--out", metavar="FILE", help="the page (default: RUN/report.html)")
-    diff = commands.add_parser(
+    diff = new_command(
+        commands,
         "diff",
-        help="two runs compared, role by role, with a noise floor; a gate for CI",
-        description="Compare two finished runs of `kernelroof profile`: B against A.",
-        epilog=_DIFF_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "two runs compared, role by role, with a noise floor; a gate for CI",
+        "Compare two finished runs of `kernelroof profile`: B against A.",
+        _DIFF_EPILOG,
     )
     diff.add_argument("a", metavar="A", help="a run folder")
     diff.add_argument("b", metavar="B", help="another run folder")
@@ -61,12 +64,12 @@ def add_run_commands(commands: argparse._SubParsersAction[Any]) -> None:
     diff.add_argument("--out", metavar="FILE", help="also write an HTML page")
     diff.add_argument("--top", type=int, default=8, metavar="N", help="changed roles shown per phase (default: 8)")
     diff.add_argument("--json", action="store_true", help="print one JSON object")
-    explain = commands.add_parser(
+    explain = new_command(
+        commands,
         "explain",
-        help="walk a finished run from the phase down to one kernel and what to do about it",
-        description="What a phase, module or kernel should take, what it takes, and what could be recovered.",
-        epilog=_EXPLAIN_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "walk a finished run from the phase down to one kernel and what to do about it",
+        "What a phase, module or kernel should take, what it takes, and what could be recovered.",
+        _EXPLAIN_EPILOG,
     )
     explain.add_argument("run", metavar="RUN", help="a run folder of `kernelroof profile`")
     explain.add_argument("--phase", choices=("prefill", "decode"), help="one phase (default: all; below: decode)")
@@ -75,12 +78,12 @@ def add_run_commands(commands: argparse._SubParsersAction[Any]) -> None:
     )
     explain.add_argument("--kernel", type=int, metavar="N", help="the kernel of that number in the phase's list")
     explain.add_argument("--json", action="store_true", help="print one JSON value for scripts")
-    trace = commands.add_parser(
+    trace = new_command(
+        commands,
         "trace",
-        help="the placed kernels of a finished run as a trace for the Perfetto UI",
-        description="Phases, steps, modules and placed kernels on a timeline, with counters of what they reach.",
-        epilog=_TRACE_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "the placed kernels of a finished run as a trace for the Perfetto UI",
+        "Phases, steps, modules and placed kernels on a timeline, with counters of what they reach.",
+        _TRACE_EPILOG,
     )
     trace.add_argument("run", metavar="RUN", help="a run folder of `kernelroof profile`")
     trace.add_argument("--out", metavar="FILE", help=".json or .json.gz (default: RUN/placed_trace.json.gz)")

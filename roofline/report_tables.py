@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from kernelroof.parsers.kernel_names import shorten
 from kernelroof.roofline.columns import coded, figures, texts
 from kernelroof.roofline.place import numbers, ratio
 from kernelroof.roofline.summary import role_of, with_roles
@@ -132,11 +131,6 @@ def with_facts(table: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
         facts[name] = ratio(numbers(sums["part"]), numbers(sums["of"]))
     out: pd.DataFrame = table.merge(facts.reset_index(), on=keys, how="left", sort=False, validate="1:1")
     return out
-
-
-def short_name(kernel: str) -> str:
-    """A kernel's name for people: no namespaces, no template arguments."""
-    return shorten(kernel, 60) if "(" in kernel or "<" in kernel else kernel.removeprefix("aten::")
 
 
 def _summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
