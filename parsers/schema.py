@@ -117,6 +117,7 @@ KERNELS = (
     Column("dtype", "str", True, "dtype of the op's result"),
     Column("recorded_ns", "Int64", False, "duration as the profiler recorded it"),
     Column("time_ns", "Int64", False, "duration brought to the bare run's clock (see wall.json)"),
+    Column("idle_before_ns", "Int64", False, "time right before it in which no kernel ran, on the same clock"),
     Column("flops", "Int64", True, "FLOP of one launch, FMA = 2"),
     Column("dram_read_bytes", "Int64", True, "bytes read by one launch"),
     Column("dram_write_bytes", "Int64", True, "bytes written by one launch"),
@@ -178,7 +179,7 @@ _COUNTED = (
     Column("cure", "str", True, "which kind of change would help; null where that can't be said"),
     Column("verdict", "str", False, "one sentence: what bounds the kernel and what would help"),
 )
-_NULLABLE_HERE = ("recorded_ns", "time_ns")
+_NULLABLE_HERE = ("recorded_ns", "time_ns", "idle_before_ns")
 
 ANALYZED = (
     *(c._replace(nullable=True) if c.name in _NULLABLE_HERE else c for c in KERNELS),

@@ -40,7 +40,7 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
         UsageError: they have no phase in common.
         OutputError: a file of theirs is missing or damaged.
     """
-    from kernelroof.roofline.diff import Side, aligned, line_of, waterfalls
+    from kernelroof.roofline.diff import Side, aligned, line_of, waterfalls, with_idle
     from kernelroof.roofline.diff_noise import judged, line_samples, own_noise, phase_change
 
     steps = [{phase: run.steps(phase) for phase in run.walls} for run in (a, b)]
@@ -53,16 +53,18 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
         for phase in steps[0]
         if phase in steps[1]
     }
-    lines = aligned(Side(a.kernels, steps[0]), Side(b.kernels, steps[1]))
+    work = [with_idle(run.kernels) for run in (a, b)]
+    lines = aligned(Side(work[0], steps[0]), Side(work[1], steps[1]))
     where: dict[tuple[str, str, str], tuple[str, str]] = {}
     for phase in walls:
-        of_phase = line_of(*(_units(run.kernels, phase) for run in (a, b)))
+        of_phase = line_of(*(_units(rows, phase) for rows in work))
         where |= {(phase, *unit): line for unit, line in of_phase.items()}
-    noise = [own_noise(line_samples(run.repeats, where)) for run in (a, b)]
+    noise = [own_noise(line_samples(with_idle(run.repeats, "idle_ns"), where)) for run in (a, b)]
     table, drift = judged(lines, walls, noise, same_setup=same)
     roofs = (a.ceilings, b.ceilings)
     roofs_pct = 100 * (roofs[1].byte_s / roofs[0].byte_s - 1)
-    phases = {p: phase_change(w, drift.get(p, 0.0), roofs_pct, same_setup=same) for p, w in walls.items()}
+    most_pct = max(abs(roofs_pct), abs(100 * (roofs[1].flop_s / roofs[0].flop_s - 1)))
+    phases = {p: phase_change(w, drift.get(p, 0.0), most_pct, same_setup=same) for p, w in walls.items()}
     doubts = [f"{name}: {d}" for name, run in zip("AB", (a, b), strict=True) for d in _doubts(run)]
     order = table.assign(_far=(table["delta_ns"]).abs())
     ordered = order.sort_values(["phase", "_far"], ascending=[False, False], kind="stable").drop(columns="_far")

@@ -37,11 +37,14 @@ _ROUNDS = 4
 
 
 class Timeline(NamedTuple):
-    """What one recording gave: launches (LAUNCHES), rows with `time_ns`, traced ops not found, walls."""
+    """What one recording gave."""
 
     launches: pd.DataFrame
+    """LAUNCHES"""
     rows: pd.DataFrame
+    """`match_rows.COLUMNS`, `time_ns` and `idle_before_ns`"""
     unmatched: list[TracedOp]
+    """traced ops not found"""
     walls: dict[str, PhaseWall]
 
 
@@ -105,13 +108,14 @@ def read_timeline(run: Pipeline) -> Timeline:
     """
     if run.sources.timeline == "nsys":
         from kernelroof.parsers.nsys_sqlite import read_nsys
-        from kernelroof.roofline.nsys_rows import rows_of_nsys, walls_of_nsys
+        from kernelroof.roofline.nsys_rows import idle_of_nsys, rows_of_nsys, walls_of_nsys
 
         nsys = read_nsys(run.folder.file(SQLITE))
         nsys.require_ranges()
         matched = _matched_nsys(nsys, run) if run.compiled else rows_of_nsys(nsys, run.trace.ops)
         walls = walls_of_nsys(matched.rows, nsys, run.bare)
-        rows = matched.rows.assign(time_ns=matched.rows["recorded_ns"])
+        idle = idle_of_nsys(matched.rows, nsys)
+        rows = matched.rows.assign(time_ns=matched.rows["recorded_ns"], idle_before_ns=idle)
         return Timeline(nsys.launches, rows, matched.unmatched_traced, walls)
     return rows_of_trace(run, run.folder.file(TRACE))
 

@@ -12,8 +12,9 @@ MEANINGS = {
     "ceilings.json": "the roofs, with every round of their measurement",
     "kernels.csv": "every launch: module, time, FLOPs, bytes, intensity, bound, share of roof, sources, reasons",
     "spread.csv": "median, quartiles, growth and noise of the time in one step, for each phase, module and kernel",
-    "repeats.csv": "the time of each kernel in each step of each recording: what spread.csv is made of",
-    "waterfall.csv": "from the model's ideal to the wall time for each phase, layer and module",
+    "repeats.csv": "the time of each kernel, and idle before it, in each step of each recording: what spread.csv "
+    "is made of",
+    "waterfall.csv": "from the model's ideal to the time it takes for each phase, layer and module",
     "unmatched.csv": "traced ops that were not found in the recording",
     "launches.csv": "the recording as a table",
     "trace.json.gz": "what torch.profiler recorded; opens in Perfetto",

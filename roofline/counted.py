@@ -88,8 +88,8 @@ def place_counted(rows: pd.DataFrame, roofs: Roofs) -> pd.DataFrame:
     out["flops_source"], out["bytes_source"] = counted.where(rows["flops"].notna()), counted.where(_has_bytes(rows))
     cures, sentences = verdicts(out)
     out["cure"], out["verdict"] = cures, sentences
-    # Groups are known where a timeline and a trace of the run itself met.
-    unknown = [c for c in ("group", "group_flops", "group_bytes") if c not in out]
+    # Groups and idle time are known where a timeline and a trace of the run itself met.
+    unknown = [c for c in ("idle_before_ns", "group", "group_flops", "group_bytes") if c not in out]
     return conform(out.assign(**dict.fromkeys(unknown, pd.NA)), ANALYZED, "kernels")
 
 

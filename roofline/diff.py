@@ -2,7 +2,8 @@
 
 A line of the comparison is a module role and a kind of work in one phase. Where a module is in one run only (fused or
 split products, a compiled model without ranges), what both runs have left of each other is gathered at the nearest
-module that is above both, so that every nanosecond of either run is in exactly one line.
+module that is above both, so that every nanosecond of either run is in exactly one line. The time in which no kernel
+ran is a kind of its own (`with_idle`), in the module whose kernel it was that came late.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ WHOLE = "(model)"
 """The line at the root: what one of the runs can't tell apart."""
 GATHERED = "several"
 """Kind of a line that gathers modules of other names."""
+IDLE = "idle"
+"""Kind of a line that holds the time in which no kernel ran, right before those of its module."""
+NO_KERNEL = "(no kernel running)"
 KEYS = ("phase", "module", "kind")
 FIGURES = (
     *("launches", "time_ns", "flops", "bytes", "intensity", "ideal_ns", "pct_of_roof", "recoverable_ns"),
@@ -31,9 +35,22 @@ class Side(NamedTuple):
     """One of the two runs."""
 
     kernels: pd.DataFrame
-    """kernels.csv"""
+    """of `with_idle`, or kernels.csv"""
     steps: Mapping[str, int]
     """forwards in each phase"""
+
+
+def with_idle(rows: pd.DataFrame, column: str = "idle_before_ns") -> pd.DataFrame:
+    """Kernels and, as rows of kind IDLE, the time in which none ran before each of them.
+
+    Args:
+        rows: of kernels.csv, or of repeats.csv (`column` is then "idle_ns").
+    """
+    known = {"kind": IDLE, "kernel": NO_KERNEL, "op": NO_KERNEL, "bound": IDLE, "time_ns": rows[column]}
+    unknown = [*("flops", "dram_read_bytes", "dram_write_bytes", "ideal_ns", "recoverable_ns"), "reason"]
+    idle = rows.assign(**{k: v for k, v in known.items() if k in rows}, **{c: pd.NA for c in unknown if c in rows})
+    together: pd.DataFrame = pd.concat([rows, idle.astype(rows.dtypes.to_dict())], ignore_index=True)
+    return together
 
 
 def aligned(a: Side, b: Side) -> pd.DataFrame:

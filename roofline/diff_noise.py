@@ -7,7 +7,8 @@ Three sources of difference that is no change are weighed, each from the runs' o
 - the drift of the whole machine between the runs (all lines slower alike), told by lines that launch the same kernels
   for the same work in both. It is reported by itself and taken out, where the set-ups are the same. Where such lines
   disagree, a drift counts only as far as four fifths of them had it, lest one module that most time goes to, and that
-  did change, passes for the machine;
+  did change, passes for the machine. Not all work feels a busy machine alike: a line may have drifted fully, in
+  part or not at all, and only what lies beyond that range can be a change;
 - what unchanged lines differ by after that: the middle deviation of the lines' ratios. A hundred lines are looked at,
   so a line must stand out by four of these; few lines that did change do not move a median.
 """
@@ -150,7 +151,8 @@ def judged(
         floor = np.where(here, np.maximum(least, SIGMAS * np.hypot(sigma * most, own)), floor)
     out["delta_ns"] = np.nan_to_num(time_b) - np.nan_to_num(time_a)
     out["expected_ns"], out["noise_ns"] = expected, floor
-    beyond = np.nan_to_num(time_b) - expected
+    low, high = np.fmin(np.nan_to_num(time_a), expected), np.fmax(np.nan_to_num(time_a), expected)
+    beyond = np.nan_to_num(time_b) - np.clip(np.nan_to_num(time_b), low, high)
     out["changed"] = np.abs(beyond) > floor
     out["says"] = [_says(a, b, d, c) for a, b, d, c in zip(time_a, time_b, beyond, out["changed"], strict=True)]
     return out, drift
@@ -159,16 +161,17 @@ def judged(
 def phase_change(wall: tuple[Wall, Wall], drift_pct: float, roofs_pct: float, *, same_setup: bool) -> PhaseChange:
     """Whether a phase's wall time changed.
 
-    What all lines drifted by alike is taken out, as from the lines: it is the machine's doing.
+    What all lines drifted by alike is the machine's doing, and the phase may have felt all or none of it.
 
     Args:
         drift_pct: of `judged`; 0 for runs of other set-ups.
-        roofs_pct: how far the measured roofs of the two runs differ: what the machine itself drifted by.
+        roofs_pct: how far the measured roofs of the two runs differ, at most: what the machine itself drifted by.
     """
     a, b = wall
     change = 100 * (b.median_ns - a.median_ns) / a.median_ns if a.median_ns else 0.0
     noise = max(LEAST_WALL_PCT, _SPREADS * (a.spread_pct + b.spread_pct), abs(roofs_pct) if same_setup else 0.0)
-    return PhaseChange(a.median_ns, b.median_ns, change, noise, drift_pct, abs(change - drift_pct) > noise)
+    beyond = change - min(max(change, min(0.0, drift_pct)), max(0.0, drift_pct))
+    return PhaseChange(a.median_ns, b.median_ns, change, noise, drift_pct, abs(beyond) > noise)
 
 
 def _says(a: float, b: float, beyond: float, changed: Any) -> str:

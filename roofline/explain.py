@@ -18,7 +18,7 @@ from kernelroof.roofline.place import aggregate, numbers
 from kernelroof.roofline.siblings import odd_layers
 from kernelroof.roofline.spread import KERNEL
 from kernelroof.roofline.summary import PhaseSummary, role_of, with_roles
-from kernelroof.roofline.waterfall import TERMS, layer_of
+from kernelroof.roofline.waterfall import TERMS, idle_of, layer_of
 
 COUNTERS = {
     "dram_pct": "DRAM, % of peak",
@@ -116,6 +116,7 @@ def module_view(view: PhaseView, name: str) -> dict[str, Any]:
         "ideal_ns": _each(_sum(rows["ideal_ns"], rows["count"]), view),
         "time_ns": _each(float(times.sum()), view),
         "recoverable_ns": _each(_sum(rows["recoverable_ns"]), view),
+        "idle_ns": _each(idle_of(rows), view),
         "without_figures": int(rows["ideal_ns"].isna().sum()),
         "terms_ns": {t: int(ns) / view.steps for t, ns in found.items()},
         "layers": _layers(rows),

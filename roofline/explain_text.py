@@ -45,13 +45,14 @@ def module_lines(one: Mapping[str, Any], run: str) -> list[str]:
     each = _each(one)
     out = _wrapped(
         f"{one['phase']}, {one['module']}: {counted(len(one['paths']), 'module')}; at the roof {_time(one['ideal_ns'])}"
-        f"{each}, takes {_time(one['time_ns'])}{each}, recoverable {_time(one['recoverable_ns'])}{each}"
+        f"{each}, takes {_time(one['time_ns'])}{each}, recoverable {_time(one['recoverable_ns'])}{each}; before its "
+        f"kernels nothing runs for {_time(one['idle_ns'])}{each}"
     )
     if one["without_figures"]:
         out += _wrapped(f"{counted(one['without_figures'], 'row')} without FLOPs or bytes have no place under a roof")
     whole = {term: ns * one["steps"] for term, ns in one["terms_ns"].items()}
     title = "where the time goes" + (", each module by itself" if len(one["paths"]) > 1 else "")
-    out += ["", *(line[:WIDTH] for line in term_lines(whole, one["steps"], title, "its kernels in all"))]
+    out += ["", *(line[:WIDTH] for line in term_lines(whole, one["steps"], title, "its kernels and before"))]
     if len(one["layers"]) > 1:
         out += ["", *_side_by_side(one)]
     out += [*_odd(one)]

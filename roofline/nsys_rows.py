@@ -20,6 +20,7 @@ from kernelroof.parsers.nsys_windows import step_windows
 from kernelroof.parsers.schema import ROOT_MODULE, UNATTRIBUTED
 from kernelroof.roofline.match import Matched
 from kernelroof.roofline.match_rows import COLUMNS, NO_OP, NOT_TRACED, SHARED, has_work
+from kernelroof.roofline.waiting import idle_before
 from kernelroof.roofline.wall import PhaseWall, bare_times, phase_wall, union_ns
 
 if TYPE_CHECKING:
@@ -99,6 +100,19 @@ def walls_of_nsys(rows: pd.DataFrame, nsys: Nsys, bare: Mapping[str, Any]) -> di
         recorded = int(own["length_ns"].sum())
         walls[phase] = phase_wall(truth, recorded, 0, 1.0, total, truth.wall_ns - busy, total - busy)
     return walls
+
+
+def idle_of_nsys(rows: pd.DataFrame, nsys: Nsys) -> pd.Series[int]:
+    """Time right before each row in which no kernel of its phase ran, from the phase's first window on."""
+    windows = step_windows(nsys)
+    begun = windows[windows["kernels"] > 0].groupby("phase")["start_ns"].min()
+    out = pd.Series(0, index=rows.index, dtype="Int64")
+    for phase, own in rows.groupby("phase", sort=False):
+        start = own["start_ns"].to_numpy(dtype=np.int64)
+        end = start + own["recorded_ns"].to_numpy(dtype=np.int64)
+        first = int(begun[phase]) if phase in begun else int(start.min())
+        out[own.index] = idle_before(start, end, first)
+    return out
 
 
 def _by_call(traced_ops: Sequence[TracedOp], calls: Mapping[_Call, list[int]]) -> dict[_Call, list[int]]:

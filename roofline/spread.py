@@ -39,23 +39,26 @@ _ALL_PAIRS = 200
 
 
 def role_steps(kernels: pd.DataFrame, recording: int = 0, pace: Mapping[str, float] | None = None) -> pd.DataFrame:
-    """One row per phase, step and kernel role: `time_ns` of all its `launches` in that step; and `pace`.
+    """One row per phase, step and kernel role: `time_ns` of all its `launches` in that step, `idle_ns` before them;
+    and `pace`.
 
     Args:
-        kernels: rows of kernels.csv, or of any table with its keys, `kind`, `count` and `time_ns`. Rows without a
-            step belong to no forward, and rows without a time tell nothing: both are left out.
+        kernels: rows of kernels.csv, or of any table with its keys, `kind`, `count`, `time_ns` and
+            `idle_before_ns`. Rows without a step belong to no forward, and rows without a time tell nothing: both are
+            left out.
         recording: number of the recording they are of.
         pace: by phase, what the times have to be multiplied by to be those of a slower or faster recording, where
             each recording's were brought to one total; None: they are as they were recorded.
     """
     rows = _in_forwards(kernels)
     count = numbers(rows["count"])
-    work = rows[["phase", "step", *KERNEL]].assign(time_ns=numbers(rows["time_ns"]) * count, launches=count)
+    amounts = {"time_ns": numbers(rows["time_ns"]) * count, "idle_ns": numbers(rows["idle_before_ns"]) * count}
+    work = rows[["phase", "step", *KERNEL]].assign(**amounts, launches=count)
     keys = ["phase", "step", *KERNEL]
-    sums = work.groupby(keys, sort=False, dropna=False)[["time_ns", "launches"]].sum().reset_index()
+    sums = work.groupby(keys, sort=False, dropna=False)[[*amounts, "launches"]].sum().reset_index()
     sums.insert(0, "recording", recording)
     sums["pace"] = sums["phase"].map(pace or {}).astype("float64").fillna(1.0)
-    out: pd.DataFrame = sums.astype({"step": "int64", "time_ns": "int64", "launches": "int64"})
+    out: pd.DataFrame = sums.astype(dict.fromkeys(["step", *amounts, "launches"], "int64"))
     return out
 
 

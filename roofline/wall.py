@@ -12,6 +12,7 @@ import pandas as pd
 from kernelroof.models.errors import ReportError
 from kernelroof.parsers.kineto import Kineto
 from kernelroof.roofline.match_rows import owners, rows_of
+from kernelroof.roofline.waiting import OpGaps, idle_before
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -66,7 +67,7 @@ class BareTime(NamedTuple):
 def reconcile(
     rows: pd.DataFrame, kineto: Kineto, bare: Mapping[str, Any], costs: Mapping[str, float]
 ) -> tuple[pd.DataFrame, dict[str, PhaseWall]]:
-    """Add `time_ns` to the rows of `match`: their recorded times on the bare run's clock.
+    """Add `time_ns` to the rows of `match`: their recorded times on the bare run's clock; and `idle_before_ns`.
 
     On a CPU, per phase: the profiler's work for an event falls into what contains the event, so each
     op takes `op_ns` and each range `range_ns` off the self time of the op around it, or off the gap
@@ -77,12 +78,15 @@ def reconcile(
 
     On a GPU durations are true: `time_ns` is `recorded_ns`.
 
+    `idle_before_ns` is the time right before a row in which no op ran (CPU: scaled like `gap_ns`, whose part after the
+    last op is no row's) or no kernel ran (GPU: as recorded).
+
     Args:
         bare: `prefill_ns`, one per repeat; `decode_step_ns`, for each repeat one per step.
         costs: `op_ns` and `range_ns`, what recording adds per op and per range.
 
     Returns:
-        The rows with `time_ns`, and by phase the account of its wall time.
+        The rows with `time_ns` and `idle_before_ns`, and by phase the account of its wall time.
 
     Raises:
         ReportError: a phase or a number of steps that only one of the two runs has.
@@ -94,18 +98,20 @@ def reconcile(
     on_gpu = len(kineto.kernels) > 0
     charges = np.zeros(len(rows)) if on_gpu else _charges(rows, kineto, costs)
     time_ns = rows["recorded_ns"].to_numpy(dtype=np.int64).copy()
+    idle_ns = np.zeros(len(rows), dtype=np.int64)
     walls = {}
     for phase, truth in truths.items():
         _check_steps(phase, kineto, truth)
         here = (rows["phase"] == phase).to_numpy()
         if on_gpu:
-            walls[phase] = _gpu_wall(rows[here], kineto, phase, truth)
+            walls[phase], idle_ns[here] = _gpu_wall(rows[here], kineto, phase, truth)
         else:
-            gap_charge = _gap_charge(kineto, phase, costs)
-            time_ns[here], walls[phase] = _cpu_wall(
-                time_ns[here], charges[here], gap_charge, _recorded_wall(kineto, phase), truth
-            )
-    return rows.assign(time_ns=pd.array(time_ns, dtype="Int64")), walls
+            gaps = OpGaps(kineto, phase, costs)
+            wall_ns = _recorded_wall(kineto, phase)
+            time_ns[here], walls[phase], charged = _cpu_wall(time_ns[here], charges[here], gaps.cost_ns, wall_ns, truth)
+            idle_ns[here] = gaps.before(rows["event"][here], walls[phase].gap_ns, charged)
+    times = {"time_ns": pd.array(time_ns, dtype="Int64"), "idle_before_ns": pd.array(idle_ns, dtype="Int64")}
+    return rows.assign(**times), walls
 
 
 def bare_times(bare: Mapping[str, Any]) -> dict[str, BareTime]:
@@ -159,35 +165,27 @@ def _charges(rows: pd.DataFrame, kineto: Kineto, costs: Mapping[str, float]) -> 
     return by_op[row_op]
 
 
-def _gap_charge(kineto: Kineto, phase: str, costs: Mapping[str, float]) -> float:
-    """What recording added to the time that no op covers: events of the phase with no op around them."""
-    ops, ranges = kineto.ops, kineto.ranges
-    n_ops = ((ops["phase"] == phase) & ops["parent"].isna()).sum()
-    # The phase's own range starts and ends outside of itself.
-    inside = (ranges["phase"] == phase) & (ranges["level"] != "phase") & ranges["op_event"].isna()
-    return float(n_ops * max(costs["op_ns"], 0.0) + inside.sum() * max(costs["range_ns"], 0.0))
-
-
 def _cpu_wall(
     recorded: Ints, charges: Floats, gap_charge: float, wall_ns: int, truth: BareTime
-) -> tuple[Ints, PhaseWall]:
+) -> tuple[Ints, PhaseWall, float]:
+    """Times on the bare run's clock, the account, and which part of the charges was taken off."""
     gap = max(wall_ns - int(recorded.sum()), 0)
     parts = np.append(recorded, gap).astype(np.float64)
     # What can be charged is bounded twice: by each container's own time, and by the dilation seen in all.
     off = np.minimum(np.append(charges, gap_charge), parts)
     allowed = max(float(parts.sum()) - truth.wall_ns, 0.0)
-    rest = parts - off * min(1.0, allowed / float(off.sum()) if off.sum() > 0 else 0.0)
+    charged = min(1.0, allowed / float(off.sum()) if off.sum() > 0 else 0.0)
+    rest = parts - off * charged
     total = float(rest.sum())
     factor = truth.wall_ns / total if total > 0 else 1.0
     # With no recorded time at all, the whole phase is gap.
     scaled = _round_to(rest * factor, truth.wall_ns) if total > 0 else np.append(recorded * 0, truth.wall_ns)
     ops_ns = int(scaled[:-1].sum())
-    return scaled[:-1], phase_wall(
-        truth, wall_ns, round(float((parts - rest).sum())), factor, ops_ns, int(scaled[-1]), overlap_ns=0
-    )
+    wall = phase_wall(truth, wall_ns, round(float((parts - rest).sum())), factor, ops_ns, int(scaled[-1]), overlap_ns=0)
+    return scaled[:-1], wall, charged
 
 
-def _gpu_wall(rows: pd.DataFrame, kineto: Kineto, phase: str, truth: BareTime) -> PhaseWall:
+def _gpu_wall(rows: pd.DataFrame, kineto: Kineto, phase: str, truth: BareTime) -> tuple[PhaseWall, Ints]:
     start = rows["start_ns"].to_numpy(dtype=np.int64)
     end = start + rows["recorded_ns"].to_numpy(dtype=np.int64)
     ops_ns = int((end - start).sum())
@@ -198,7 +196,8 @@ def _gpu_wall(rows: pd.DataFrame, kineto: Kineto, phase: str, truth: BareTime) -
     earlier = kineto.kernels[(kineto.kernels["launch_ns"] < begun).fillna(True).astype(bool)]
     begun = max(begun, int((earlier["start_ns"] + earlier["dur_ns"]).max()) if len(earlier) else begun)
     ended = max(int((ranges["start_ns"] + ranges["dur_ns"]).max()), int(end.max(initial=0)))
-    return phase_wall(truth, ended - begun, 0, 1.0, ops_ns, truth.wall_ns - busy_ns, ops_ns - busy_ns)
+    wall = phase_wall(truth, ended - begun, 0, 1.0, ops_ns, truth.wall_ns - busy_ns, ops_ns - busy_ns)
+    return wall, idle_before(start, end, begun)
 
 
 def phase_wall(

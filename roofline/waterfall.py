@@ -64,7 +64,7 @@ class Roof(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """What a phase lasted besides its kernels, in ns; all 0 for a part of a phase."""
+    """What a phase lasted besides its kernels, in ns; in a part of one only the idle time before its kernels."""
 
     overlap: int = 0
     idle: int = 0
@@ -84,9 +84,7 @@ def op_frame(ops: Sequence[TracedOp]) -> pd.DataFrame:
     return out
 
 
-def terms(
-    ops: pd.DataFrame, kernels: pd.DataFrame, sheet: Roof | None, measured: Roof, clock: Clock | None = None
-) -> dict[str, int]:
+def terms(ops: pd.DataFrame, kernels: pd.DataFrame, sheet: Roof | None, measured: Roof, clock: Clock) -> dict[str, int]:
     """The terms of some ops and of the kernels that ran in the same place; see the module.
 
     Args:
@@ -94,7 +92,7 @@ def terms(
         kernels: rows of kernels.csv: `time_ns`, `ideal_ns` (null where FLOPs or bytes are not known), `count`.
         sheet: the datasheet's roof; None where there is none: then `roofs_ns` is 0.
         measured: the ceilings that `ideal_ns` was computed with.
-        clock: None for a part of a phase.
+        clock: what was idle, at the same time, and added by the recording.
     """
     first = sheet or measured
     products = ops[ops["product"]]
@@ -108,7 +106,6 @@ def terms(
     number = kernels["count"].to_numpy(dtype=np.float64)
     at_roof = (kernels["ideal_ns"].to_numpy(dtype=np.float64, na_value=0.0) * number).sum()
     lasted = kernels["time_ns"].to_numpy(dtype=np.float64, na_value=0.0) * number
-    clock = clock or Clock()
     totals = [whole, each, each + other, everything, at_roof, lasted[known].sum(), lasted.sum()]
     rounded = [round(float(total)) for total in totals]
     for step in (-clock.overlap, clock.idle, -clock.dilation):
@@ -139,13 +136,14 @@ def waterfall_table(
 ) -> pd.DataFrame:
     """waterfall.csv: one row per phase, per layer and per module, all of a phase's forwards together.
 
-    `scope` is "phase", "layer" or "module"; `name` the phase, the layer's path or the module's. Rows of
-    layers and modules end at the time of their kernels: overlap, idle and dilation belong to the phase.
+    `scope` is "phase", "layer" or "module"; `name` the phase, the layer's path or the module's. Rows of layers and
+    modules end at the time of their kernels and of what was idle right before these: overlap, dilation and the
+    idle time after the last kernel belong to the phase.
     """
     frame = op_frame(ops)
     rows: list[dict[str, Any]] = []
 
-    def add(phase: str, scope: str, name: str, some: pd.DataFrame, ran: pd.DataFrame, clock: Clock | None) -> None:
+    def add(phase: str, scope: str, name: str, some: pd.DataFrame, ran: pd.DataFrame, clock: Clock) -> None:
         found = terms(some, ran, sheet, measured, clock)
         rows.append({"phase": phase, "scope": scope, "name": name, **found, "total_ns": sum(found.values())})
 
@@ -157,9 +155,15 @@ def waterfall_table(
             ops_of, kernels_of = parts
             for name in dict.fromkeys((*ops_of, *kernels_of)):
                 if name:
-                    add(phase, scope, name, ops_of.get(name, some[:0]), kernels_of.get(name, ran[:0]), None)
+                    own = kernels_of.get(name, ran[:0])
+                    add(phase, scope, name, ops_of.get(name, some[:0]), own, Clock(idle=idle_of(own)))
     table: pd.DataFrame = pd.DataFrame(rows, columns=["phase", "scope", "name", *TERMS, "total_ns"])
     return table
+
+
+def idle_of(kernels: pd.DataFrame) -> int:
+    """Time in which no kernel ran right before these kernels, in ns."""
+    return int((kernels["idle_before_ns"] * kernels["count"]).sum())
 
 
 def layer_of(module: str) -> str:

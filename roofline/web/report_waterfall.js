@@ -24,7 +24,7 @@ function wantedTerms() {
   const part = partsHere().get(state.part);
   if (part) {
     const copies = part.rows.length > 1 ? `, all ${part.rows.length} of it together` : "";
-    return { title: `${part.name}${copies}, in ${phase.name}: from its ideal to the time of its kernels`, end: "time of its kernels", terms: termsOf(part) };
+    return { title: `${part.name}${copies}, in ${phase.name}: from its ideal to the time of its kernels and of what was idle before each`, end: "kernels and idle before", terms: termsOf(part) };
   }
   return phase.waterfall && { title: `${phase.name}: from the model's ideal to the wall time`, end: "bare wall time", terms: phase.waterfall };
 }

@@ -27,6 +27,7 @@ def run(factor=lambda module: 1.0, modules=MODULES, layers=3, steps=8, noise=0.0
                 rows.append({
                     "phase": "decode", "step": step, "module": f"{LAYERS}.{layer}.{module}", "kernel": kernel,
                     "op": kernel, "kind": "mlp" if "mlp" in module else "attention", "count": 1, "time_ns": round(time),
+                    "idle_before_ns": 0,
                     "flops": 1000, "dram_read_bytes": 500, "dram_write_bytes": 10, "ideal_ns": 100.0,
                     "recoverable_ns": 1.0, "bound": "memory", "reason": pd.NA,
                 })  # fmt: skip

@@ -30,7 +30,7 @@ def row(phase: str, step: int | None, module: str, time_ns: int | None, **more: 
     kernel = more.get("kernel", "aten::mm")
     return {
         "phase": phase, "step": step, "module": module, "kind": "mlp", "op": kernel, "kernel": kernel, "count": 1,
-        "time_ns": time_ns, **more,
+        "time_ns": time_ns, "idle_before_ns": 0, **more,
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kernelroof.models.errors import ReportError
 from kernelroof.parsers.kineto import Kineto, read_kineto
 from kernelroof.roofline.match import match
+from kernelroof.roofline.waiting import OpGaps
 from kernelroof.roofline.wall import reconcile
 
 FREE = {"op_ns": 0.0, "range_ns": 0.0}
@@ -78,6 +79,7 @@ def test_nothing_changes_without_cost_and_dilation(tmp_path: Path) -> None:
     assert rows["time_ns"].tolist() == rows["recorded_ns"].tolist() == [300, 500, 50]
     assert (wall.bare_ns, wall.recorded_ns, wall.dilation_ns, wall.charged_ns) == (1000, 1000, 0, 0)
     assert (wall.ops_ns, wall.gap_ns, wall.overlap_ns, wall.coverage_pct) == (850, 150, 0, 85.0)
+    assert rows["idle_before_ns"].tolist() == [150, 0, 0]
     assert json.loads(json.dumps(wall.to_dict()))["gap_ns"] == 150
 
 
@@ -209,7 +211,9 @@ def test_sums_are_exact_whatever_comes(
     assert not len(rows) or int(rows["time_ns"].min()) >= 0
     assert 0 <= wall.charged_ns <= wall.recorded_ns
     assert wall.dilation_ns == wall.recorded_ns - bare_ns
-    assert rows.drop(columns="time_ns").equals(matched)
+    assert rows.drop(columns=["time_ns", "idle_before_ns"]).equals(matched)
+    assert not len(rows) or int(rows["idle_before_ns"].min()) >= 0
+    assert int(rows["idle_before_ns"].sum()) <= wall.gap_ns
     assert 0 <= wall.coverage_pct <= 100
 
 
@@ -288,3 +292,36 @@ def test_on_a_gpu_sums_are_exact_too(
         assert wall.ops_ns - wall.overlap_ns == busy
         assert wall.ops_ns + wall.gap_ns - wall.overlap_ns == wall.bare_ns
         assert int(rows["time_ns"][rows["phase"] == phase].sum()) == wall.ops_ns
+
+
+def test_idle_time_is_of_the_op_after_it(tmp_path: Path) -> None:
+    """Python before the first op of a module is the module's; what comes after the last op is nobody's."""
+    module = ranged("model.mlp", 40, op("one", 100, op("inside", 5)))
+    kineto = record(tmp_path, ranged("prefill", 3, ranged("step0", 10, module, op("two", 50), ranged("end", 7))))
+    rows, walls = reconcile(match(kineto, []).rows, kineto, {"prefill_ns": [215]}, FREE)
+    idle = dict(zip(rows["kernel"], rows["idle_before_ns"], strict=True))
+    assert idle == {"one": 3 + 10 + 40, "inside": 0, "two": 0}
+    assert walls["prefill"].gap_ns == 3 + 10 + 40 + 7
+
+
+def test_idle_time_comes_to_the_bare_clock(tmp_path: Path) -> None:
+    step = ranged("step0", 0, ranged("a", 300, op("one", 5)), ranged("b", 100, op("two", 5)), ranged("end", 100))
+    kineto = record(tmp_path, ranged("prefill", 0, step))
+    rows, _ = reconcile(match(kineto, []).rows, kineto, {"prefill_ns": [51]}, FREE)
+    assert rows["idle_before_ns"].tolist() == [30, 10]
+
+
+def test_what_recording_added_to_idle_time_comes_off_where_it_fell(tmp_path: Path) -> None:
+    """Two ranges and an op before "one", one range and an op before "two"."""
+    step = ranged("step0", 0, ranged("a", 300, op("one", 5)), ranged("b", 100, op("two", 5)))
+    kineto = record(tmp_path, ranged("prefill", 0, step), op_ns=20, range_ns=70)
+    gaps = OpGaps(kineto, "prefill", {"op_ns": 20.0, "range_ns": 70.0})
+    assert gaps.cost_ns == 2 * 20 + 3 * 70
+    assert gaps.before(kineto.ops["event"], 400, 1.0).tolist() == [300, 100]
+    assert gaps.before(kineto.ops["event"], 650, 0.0).tolist() == [460, 190]
+
+
+def test_passes_of_a_phase_do_not_wait_for_one_another(tmp_path: Path) -> None:
+    one = ranged("prefill", 30, op("one", 10))
+    gaps = OpGaps(kineto := record(tmp_path, one, one), "prefill", FREE)
+    assert gaps.before(kineto.ops["event"], 60, 0.0).tolist() == [30, 30]

@@ -15,13 +15,14 @@ def op(module, flops, weight, kind="matmul", act=0, step=0, phase="decode"):
     return TracedOp(phase, step, module, "aten::mm", 0, flops, flops, kind, weight, act, 0, 0, 0, "bfloat16", "", "")
 
 
-def kernel(module, time, ideal, count=1, phase="decode"):
-    return {"phase": phase, "module": module, "time_ns": time, "ideal_ns": ideal, "count": count}
+def kernel(module, time, ideal, count=1, phase="decode", idle=0):
+    row = {"phase": phase, "module": module, "time_ns": time, "ideal_ns": ideal, "count": count}
+    return {**row, "idle_before_ns": idle}
 
 
 def frame(rows):
-    return pd.DataFrame(rows, columns=["phase", "module", "time_ns", "ideal_ns", "count"]).astype(
-        {"time_ns": "Int64", "ideal_ns": "Float64", "count": "Int64"}
+    return pd.DataFrame(rows, columns=["phase", "module", "time_ns", "ideal_ns", "count", "idle_before_ns"]).astype(
+        {"time_ns": "Int64", "ideal_ns": "Float64", "count": "Int64", "idle_before_ns": "Int64"}
     )
 
 
@@ -49,6 +50,7 @@ ROWS = st.builds(
     st.none() | st.floats(0, 1e7),
     st.integers(1, 5),
     st.sampled_from(["prefill", "decode"]),
+    st.integers(0, 10**5),
 )
 
 
@@ -72,7 +74,7 @@ def test_terms_add_up_to_the_measured_time(ops, rows, gap, overlap, recorded, sc
         whole = table[(table["phase"] == phase) & (table["scope"] == "phase")].iloc[0]
         assert whole["total_ns"] == walls[phase]["bare_ns"]
         modules = table[(table["phase"] == phase) & (table["scope"] == "module")]
-        lasted = (part["time_ns"] * part["count"]).groupby(part["module"]).sum()
+        lasted = ((part["time_ns"] + part["idle_before_ns"]) * part["count"]).groupby(part["module"]).sum()
         for row in modules.itertuples():
             assert row.total_ns == lasted.get(row.name, 0)
 
