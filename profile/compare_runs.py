@@ -81,14 +81,25 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
     )
 
 
-def slower(found: Comparison, limit_pct: float) -> list[str]:
-    """A sentence for each phase of B that is slower than A by more than a limit and by more than noise."""
-    return [
-        f"{phase} is {change.change_pct:.1f} % slower, beyond {limit_pct:g} % and the noise floor of "
-        f"{change.noise_pct:.1f} %"
-        for phase, change in found.phases.items()
-        if change.changed and change.change_pct > limit_pct
-    ]
+def slower(found: Comparison, limit_pct: float, *, allow_drift: bool = False) -> list[str]:
+    """A sentence for each phase of B that is slower than A by more than a limit and by more than noise.
+
+    allow_drift: a phase passes that is slower only by what all its work is slower by alike.
+    """
+    out = []
+    for phase, change in found.phases.items():
+        if change.change_pct <= max(limit_pct, change.noise_pct):
+            continue
+        words = f"{phase} is {change.change_pct:.1f} % slower, beyond {limit_pct:g} % and the noise floor of "
+        words += f"{change.noise_pct:.1f} %"
+        if change.changed:
+            out.append(words)
+        elif not allow_drift:
+            out.append(
+                f"{words}; all its work is {change.drift_pct:.1f} % slower alike: a busy or throttled machine, or a "
+                "change that touches everything. Measure both again, or let such pass with --allow-drift"
+            )
+    return out
 
 
 def _units(kernels: pd.DataFrame, phase: str) -> set[tuple[str, str]]:

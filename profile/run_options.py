@@ -20,7 +20,9 @@ _DIFF_EPILOG = """examples:
 
 Roles (phase, module, kind of work) are compared, not kernel names. A difference counts only beyond the noise floor:
 what repeats of each run, and roles that did not change, differ by themselves. Where both runs have one set-up, what
-all work is slower by alike is taken for the machine's doing: it is said, and --fail-over lets it pass."""
+all work is slower by alike (a busy or throttled machine, or a change that touches everything) is said by itself and
+names no role; --fail-over stops at it unless --allow-drift is given. Kind "idle" is the time in which no kernel ran,
+right before those of a module."""
 
 
 _EXPLAIN_EPILOG = """examples:
@@ -61,6 +63,9 @@ def add_run_commands(commands: argparse._SubParsersAction[Any]) -> None:
     diff.add_argument("a", metavar="A", help="a run folder")
     diff.add_argument("b", metavar="B", help="another run folder")
     diff.add_argument("--fail-over", metavar="PCT", help="fail if a phase of B is slower by more than this and noise")
+    diff.add_argument(
+        "--allow-drift", action="store_true", help="with --fail-over: let pass what all work is slower by alike"
+    )
     diff.add_argument("--out", metavar="FILE", help="also write an HTML page")
     diff.add_argument("--top", type=int, default=8, metavar="N", help="changed roles shown per phase (default: 8)")
     diff.add_argument("--json", action="store_true", help="print one JSON object")

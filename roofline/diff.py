@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from kernelroof.parsers.schema import ROOT_MODULE, UNATTRIBUTED
 from kernelroof.roofline.place import aggregate, numbers
@@ -46,10 +47,12 @@ def with_idle(rows: pd.DataFrame, column: str = "idle_before_ns") -> pd.DataFram
     Args:
         rows: of kernels.csv, or of repeats.csv (`column` is then "idle_ns").
     """
-    known = {"kind": IDLE, "kernel": NO_KERNEL, "op": NO_KERNEL, "bound": IDLE, "time_ns": rows[column]}
+    words = {"kind": IDLE, "kernel": NO_KERNEL, "op": NO_KERNEL, "bound": IDLE}
+    texts = {k: pd.Series(v, rows.index, dtype=rows[k].dtype) for k, v in words.items() if k in rows}
     unknown = [*("flops", "dram_read_bytes", "dram_write_bytes", "ideal_ns", "recoverable_ns"), "reason"]
-    idle = rows.assign(**{k: v for k, v in known.items() if k in rows}, **{c: pd.NA for c in unknown if c in rows})
-    together: pd.DataFrame = pd.concat([rows, idle.astype(rows.dtypes.to_dict())], ignore_index=True)
+    nulls = {c: rows[c].where(np.zeros(len(rows), bool)) for c in unknown if c in rows}
+    idle = rows.assign(**texts, **nulls, time_ns=rows[column].astype(rows["time_ns"].dtype))
+    together: pd.DataFrame = pd.concat([rows, idle], ignore_index=True)
     return together
 
 
@@ -73,6 +76,8 @@ def aligned(a: Side, b: Side) -> pd.DataFrame:
         parts.append(both.reset_index().assign(phase=phase))
     columns = [*KEYS, *(f"{side}_{name}" for side in "ab" for name in FIGURES)]
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    took = (numbers(table["a_time_ns"]) > 0) | (numbers(table["b_time_ns"]) > 0) | (table["kind"] != IDLE)
+    table = table[took].reset_index(drop=True)
     out: pd.DataFrame = table.reindex(columns=columns)
     return out
 

@@ -151,7 +151,7 @@ function drawLayers() {
   const holder = element("div", {});
   new SortedTable(holder, { caption: `Layers of ${phase.name}`, first: 100, sort: { column: 1, down: true }, columns: [
     { head: "layer", value: (r) => r.name, cell: (r) => element("button", { type: "button", class: "link", onclick: () => { change({ part: r.key }); at("waterfall").scrollIntoView(); } }, r.name) },
-    { head: `time of its kernels${each()}`, number: true, value: (r) => r.total, text: (r) => time(per(r.total)) },
+    { head: `kernels and idle before${each()}`, number: true, value: (r) => r.total, text: (r) => time(per(r.total)) },
     { head: "at its roofs", number: true, value: (r) => r.roof, text: (r) => time(per(r.roof)) },
     { head: "beyond", number: true, value: (r) => r.total - r.roof, text: (r) => time(per(r.total - r.roof)) },
   ], rowClass: (r) => (r.key === state.part ? "chosen" : "") }).show(rows);
@@ -168,7 +168,7 @@ function layerOptions() {
     yAxis: { type: "value", min: 0, ...axisLook(`${unit}${each()}`), nameGap: 42 },
     tooltip: tooltip((p) => {
       const r = layers.rows[p.dataIndex];
-      return tip(r.name, [["time of its kernels", time(per(r.total)) + each()], ["at its roofs", time(per(r.roof))]],
+      return tip(r.name, [["kernels and idle before", time(per(r.total)) + each()], ["at its roofs", time(per(r.roof))]],
         odd.has(r.name) ? "differs from its siblings" : null);
     }),
     series: [

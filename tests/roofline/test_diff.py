@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelroof.roofline.comparability import differences, not_comparable, same_setup
-from kernelroof.roofline.diff import GATHERED, WHOLE, Side, aligned, ancestors, line_of
+from kernelroof.roofline.diff import GATHERED, WHOLE, Side, aligned, ancestors, line_of, with_idle
 from kernelroof.roofline.diff_noise import Wall, judged, line_samples, own_noise, phase_change
 from kernelroof.roofline.spread import role_steps
 
@@ -188,6 +188,27 @@ def test_noise_is_hardly_ever_called_a_change():
         table, _ = verdicts(*runs)
         false += bool(table["changed"].any())
     assert false <= 1
+
+
+def test_what_felt_less_of_a_busy_machine_is_no_change():
+    """Nearly all work is 30 % slower; one small module felt a third of that, another none of it."""
+    felt = {"self_attn": 1.0, "self_attn.k_proj": 1.1}
+    table, drift = verdicts([run(noise=0.01)], [run(lambda m: felt.get(m, 1.3), noise=0.01, seed=9)])
+    assert drift["decode"] == pytest.approx(30, abs=3)
+    assert not table["changed"].any()
+
+
+def test_idle_time_is_compared_in_the_module_that_waited():
+    a, b = [run(noise=0.01, seed=n).assign(idle_before_ns=100_000) for n in (1, 2)]
+    b.loc[b["module"].str.contains("q_proj"), "idle_before_ns"] = 900_000
+    table, _ = verdicts([with_idle(a)], [with_idle(b)])
+    changed = table[table["changed"]]
+    assert changed[["module", "kind"]].to_numpy().tolist() == [[f"{LAYERS}.*.self_attn.q_proj", "idle"]]
+    assert changed["delta_ns"].tolist() == [3 * 800_000]
+    assert changed["b_names"].tolist() == ["(no kernel running)"]
+    assert pd.isna(changed["b_pct_of_roof"]).all()
+    each = [(k["time_ns"].sum() + k["idle_before_ns"].sum()) / 8 for k in (a, b)]
+    assert [table["a_time_ns"].sum(), table["b_time_ns"].sum()] == each
 
 
 def test_drift_is_not_taken_out_of_runs_of_other_setups():

@@ -413,12 +413,12 @@ def test_the_waterfall_is_the_phases_and_that_of_a_chosen_part(visit, data, repo
     parts = [p for p in rows_of(data["parts"]) if p["phase"] == "decode"]
     view.locator("#part").select_option("layer:model.layers.5")
     [layer] = [p for p in parts if p["name"] == "model.layers.5"]
-    assert shown(view)["waterfall"][-1] == ["time of its kernels", layer["total_ns"]]
+    assert shown(view)["waterfall"][-1] == ["kernels and idle before", layer["total_ns"]]
     view.locator("#part").select_option("module:model.layers.*.mlp.down_proj")
     copies = [p for p in parts if p["name"].endswith("mlp.down_proj")]
     assert len(copies) == 6
     assert shown(view)["waterfall"][0] == ["the model's ideal", sum(p["ideal_ns"] for p in copies)]
-    assert shown(view)["waterfall"][-1] == ["time of its kernels", sum(p["total_ns"] for p in copies)]
+    assert shown(view)["waterfall"][-1] == ["kernels and idle before", sum(p["total_ns"] for p in copies)]
 
 
 def test_layers_unlike_their_siblings_are_pointed_out(visit, data, report):
