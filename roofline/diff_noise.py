@@ -38,8 +38,10 @@ _SAME_WORK = 0.005
 """Launches, FLOPs and bytes of a line that differ by less than this share are the same work."""
 _OUTSIDE = 0.2
 """Share of the lines on either side that a drift doesn't have to hold for."""
+_MOST = 0.7
+"""Share of the lines that must lie together for their middle to be the machine's drift."""
 _ALIKE = 0.1
-"""Lines whose ratios (log) are so near to each other drifted alike."""
+"""Lines whose ratios (log) are so near to one of them drifted alike."""
 _SPREADS = 1.5
 """A phase's floor, in spreads: of three repeats, half their range falls short of what the next would differ by."""
 
@@ -192,15 +194,14 @@ def _same_work(lines: pd.DataFrame) -> Any:
 
 
 def _common(logs: Any, weights: Any) -> float:
-    """What the lines have in common: the part of the way from 0 that most of them went, then the middle around it."""
+    """What the lines have in common: where most of them lie; else the part of the way from 0 that most of them went."""
+    near = np.abs(logs[:, None] - logs[None, :]) <= _ALIKE
+    together = near @ weights
+    crowd = near[int(np.argmax(together))]
+    if together.max() >= _MOST * weights.sum():
+        return _weighted_quantile(logs[crowd], weights[crowd], 0.5)
     low, high = (_weighted_quantile(logs, weights, q) for q in (_OUTSIDE, 1 - _OUTSIDE))
-    found = min(max(0.0, low), high)
-    for _ in range(3):
-        near = np.abs(logs - found) <= _ALIKE
-        if not near.any():
-            break
-        found = _weighted_quantile(logs[near], weights[near], 0.5)
-    return found
+    return min(max(0.0, low), high)
 
 
 def _weighted_quantile(values: Any, weights: Any, quantile: float) -> float:
