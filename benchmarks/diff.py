@@ -2,7 +2,9 @@
 
 Runs of a small model are made one after another and each is compared with the one before it: how many comparisons
 report a change? Then a run is made in which every layer's MLP is computed twice, and compared with the run before it:
-is it found, is the MLP alone blamed, and is the extra time what the second computations take when timed bare?
+is it found, is the MLP alone blamed, and is the extra time what the second computations take when timed bare? That
+truth is their share of bare forwards (timed together, so that the machine's mood cancels) of the wall time in which
+the run says that it found them.
 
 The plant is a hook of this script only: `python benchmarks/diff.py --plant FOLDER MODEL ...` replaces the forward of
 the MLPs of the model that the driver builds, and then runs `kernelroof profile` as anyone would.
@@ -83,7 +85,8 @@ def _mood(found: dict[str, Any]) -> str:
 
 
 def _print_planted(found: dict[str, Any], truth: dict[str, float]) -> None:
-    for phase, true_ns in truth.items():
+    for phase, share in truth.items():
+        true_ns = share * found["phases"][phase]["b_ns"]
         lines = [line for line in found["lines"] if line["phase"] == phase]
         changed = [line for line in lines if line["changed"]]
         others = [line["module"] for line in changed if ".mlp" not in line["module"]]
@@ -98,7 +101,7 @@ def _print_planted(found: dict[str, Any], truth: dict[str, float]) -> None:
 
 
 def plant(folder: Path, arguments: list[str]) -> int:
-    """Run `kernelroof profile` with MLPs that work twice; then time their second work bare, into truth.json."""
+    """Run `kernelroof profile` with MLPs that work twice; then time the second work bare: its shares, to truth.json."""
     from kernelroof.profile import driver
     from kernelroof.profile.cli import main as kernelroof
 
@@ -116,16 +119,16 @@ def plant(folder: Path, arguments: list[str]) -> int:
 
     driver.prepare = prepare_doubled
     status = kernelroof(["profile", *arguments])
-    found: dict[str, list[int]] = {"prefill": [], "decode": []}
+    found: dict[str, list[float]] = {"prefill": [], "decode": []}
     session = made[-1]
     for _ in range(_PASSES):
         del seconds[:]
-        driver.measure_bare(session, repeats=1)
+        bare = driver.measure_bare(session, repeats=1)
         layers = session.model.config.num_hidden_layers
         forwards = [sum(seconds[i : i + layers]) for i in range(0, len(seconds), layers)][-(1 + session.spec.output) :]
-        found["prefill"].append(forwards[0])
-        found["decode"] += forwards[1:]
-    truth = {phase: statistics.median(times) for phase, times in found.items()}
+        found["prefill"].append(forwards[0] / bare["prefill_ns"][-1])
+        found["decode"] += [own / whole for own, whole in zip(forwards[1:], bare["decode_step_ns"][-1], strict=True)]
+    truth = {phase: statistics.median(shares) for phase, shares in found.items()}
     (folder / "truth.json").write_text(json.dumps(truth))
     return status
 

@@ -187,7 +187,7 @@ def _add_sweep(commands: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--top", type=int, default=12, metavar="N", help="rows printed (default: 12)")
     parser.add_argument("--out", metavar="FILE", help="write all rows: .csv, .csv.gz or .parquet")
-    parser.add_argument("--picture", metavar="PNG", help="write a heat map")
+    parser.add_argument("--picture", metavar="FILE", help="write a heat map: .png, .svg or .pdf")
     parser.add_argument(
         "--heat", default="tokens_per_s", metavar="COLUMN", help="what its colour shows (default: tokens_per_s)"
     )

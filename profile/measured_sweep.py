@@ -23,7 +23,8 @@ from kernelroof.roofline.units import counted, seconds
 if TYPE_CHECKING:
     import pandas as pd
 
-TABLE, PICTURE = "sweep.csv", "sweep.png"
+TABLE, PICTURE = "sweep.csv", "sweep"
+"""The table, and the picture without the ending of its format."""
 STORY = "story.txt"
 """In each point's folder: what `profile` says of it on a terminal."""
 POINT_FAILED = 4
@@ -52,7 +53,13 @@ def points_of(batches: Sequence[int], prompts: Sequence[int]) -> list[Point]:
 
 
 def run_sweep(
-    points: Sequence[Point], job_of: Callable[[Point], Job], out: Path, name: str, *, overwrite: bool = False
+    points: Sequence[Point],
+    job_of: Callable[[Point], Job],
+    out: Path,
+    name: str,
+    *,
+    overwrite: bool = False,
+    formats: Sequence[str] = ("png",),
 ) -> int:
     """Run every point into `out`, then write the table and the curves; returns the exit status.
 
@@ -70,7 +77,7 @@ def run_sweep(
     failed: list[tuple[Point, KernelroofError]] = []
     done: list[Point] = []
     began = time.monotonic()
-    with RunFolder(out, identity, files=(TABLE, PICTURE), overwrite=overwrite) as folder:
+    with RunFolder(out, identity, files=(TABLE, f"{PICTURE}.*"), overwrite=overwrite) as folder:
         write_json(folder.file(RUN), {"status": "running", "identity": identity})
         for number, point in enumerate(points, start=1):
             left = _left(time.monotonic() - began, number - 1, len(points))
@@ -88,11 +95,11 @@ def run_sweep(
         if not done:
             raise OutputError(f"no point could be measured; the first: {failed[0][1].what}", failed[0][1].hint)
         table = sweep_table(_finished(out))
-        _write(folder, table, name)
+        _write(folder, table, name, formats)
     from kernelroof.roofline.sweep_text import sweep_lines
 
     print("\n".join(sweep_lines(table, [(p.words, str(e)) for p, e in failed])))
-    print(f"\nrun folder: {out}\n  {TABLE}, {PICTURE}: the table, the curves")
+    print(f"\nrun folder: {out}\n  {TABLE}, {', '.join(f'{PICTURE}.{f}' for f in formats)}: the table, the curves")
     print("  points/*: a run folder each, with its report.html")
     return POINT_FAILED if failed else 0
 
@@ -136,14 +143,15 @@ def _measure(point: Point, job_of: Callable[[Point], Job], out: Path, overwrite:
     story.replace(folder / STORY)
 
 
-def _write(folder: RunFolder, table: pd.DataFrame, name: str) -> None:
+def _write(folder: RunFolder, table: pd.DataFrame, name: str, formats: Sequence[str]) -> None:
     from kernelroof.roofline.plot_sweep import plot_sweep
     from kernelroof.roofline.tables import write_csv
 
     with whole_file(folder.file(TABLE)) as temporary:
         write_csv(table, temporary)
     spread = "bars: bare repeats, lowest to highest; dashed: the closed-form estimate at the highest roofs measured"
-    plot_sweep(table, folder.file(PICTURE), title=f"{name}: measured beside the estimate", subtitle=spread)
+    title = f"{name}: measured beside the estimate"
+    plot_sweep(table, folder.file(f"{PICTURE}.png"), title=title, subtitle=spread, formats=formats)
 
 
 def _left(spent_s: float, done: int, points: int) -> str:

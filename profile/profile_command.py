@@ -85,6 +85,7 @@ def _sweep(args: argparse.Namespace, config: dict[str, Any], name: str, spec: Mo
         out,
         name,
         overwrite=args.overwrite,
+        formats=parse_formats(args.picture_formats),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +23,14 @@ _PANELS = (
 )
 
 
-def plot_sweep(table: pd.DataFrame, path: str | os.PathLike[str], *, title: str, subtitle: str) -> Path:
+def plot_sweep(
+    table: pd.DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    subtitle: str,
+    formats: Sequence[str] = ("png",),
+) -> Path:
     """Draw tokens/s, time, intensity and shares of every phase against the batch (or the prompt).
 
     Args:
@@ -54,7 +62,7 @@ def plot_sweep(table: pd.DataFrame, path: str | os.PathLike[str], *, title: str,
             for value, (tint, mark) in ((v, _look(i)) for i, v in enumerate(values))
         ]
         figure.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.985, 0.995), ncols=6, frameon=False)
-    return save_png(figure, path)
+    return save_png(figure, path, formats)
 
 
 def _panel(axes: Axes, rows: pd.DataFrame, axis: str, other: str, panel: tuple[str, str, str, str, str, bool]) -> None:

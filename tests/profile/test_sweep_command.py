@@ -61,6 +61,8 @@ def test_heat_map_and_its_refusals(tmp_path, capsys):
     picture = tmp_path / "heat.png"
     assert main([*SWEEP, "--picture", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main([*SWEEP, "--picture", str(tmp_path / "heat.pdf")]) == 0
+    assert (tmp_path / "heat.pdf").read_bytes().startswith(b"%PDF")
     for wrong in (["--heat", "model"], ["--heat", "nothing"], ["--axes", "batch"], ["--axes", "batch,reason2"]):
         assert main([*SWEEP, "--picture", str(picture), *wrong]) == 2
     assert main([*SWEEP, "--axes", "gpu,model", "--picture", str(picture)]) == 0

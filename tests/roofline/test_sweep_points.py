@@ -101,3 +101,10 @@ def test_the_picture_is_a_picture(tmp_path):
     width, height = struct.unpack(">II", head[16:24])
     assert width > 900
     assert height > 600
+
+
+def test_the_picture_comes_in_each_format(tmp_path):
+    plot_sweep(table(), tmp_path / "sweep.png", title="a", subtitle="b", formats=("svg", "pdf"))
+    assert (tmp_path / "sweep.svg").read_text().startswith("<?xml")
+    assert (tmp_path / "sweep.pdf").read_bytes().startswith(b"%PDF")
+    assert not (tmp_path / "sweep.png").exists()
