@@ -23,6 +23,7 @@ from kernelroof.roofline.units import quantity, seconds
 AXES = ("model", "gpu", "batch", "prompt", "output", "dtype", "weights_dtype", "kv_dtype")
 _REASONS = ["prompt + output exceed the model's positions", "the GPU table has no peak for this dtype"]
 _TABLES = (".csv", ".csv.gz", ".parquet")
+_PICTURES = (".png", ".svg", ".pdf")
 _SLOW_ROWS = 200_000
 """Writing more rows than this takes over two seconds, and is said."""
 
@@ -90,8 +91,8 @@ def _check_outputs(args: argparse.Namespace) -> None:
         )
     if args.out is not None and not args.out.endswith(_TABLES):
         raise UsageError(f"--out {args.out}: unknown kind of file", "Name a .csv, .csv.gz or .parquet file.")
-    if args.picture is not None and not args.picture.endswith(".png"):
-        raise UsageError(f"--picture {args.picture}: unknown kind of file", "Name a .png file.")
+    if args.picture is not None and not args.picture.endswith(_PICTURES):
+        raise UsageError(f"--picture {args.picture}: unknown kind of file", "Name a .png, .svg or .pdf file.")
 
 
 def _rows(args: argparse.Namespace) -> list[tuple[ModelSpec, Workload]]:

@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from kernelroof.models.errors import UsageError
-from kernelroof.roofline.figure import FAINT, FORMATS, INK, new_figure, save_png
+from kernelroof.roofline.figure import FAINT, INK, new_figure, save_png
 from kernelroof.roofline.units import fixed
 from matplotlib.colors import LogNorm, Normalize
 
@@ -39,7 +39,7 @@ def plot_heat(
     Args:
         table: of `kernelroof sweep`.
         axes: two of its axis columns: across and up.
-        path: its ending tells the format: .png, .svg or .pdf; with any other, .png is added.
+        path: its ending tells the format: .png, .svg or .pdf.
         others: the remaining axis columns; each combination that occurs becomes a panel.
 
     Raises:
@@ -85,10 +85,7 @@ def plot_heat(
     bar = figure.add_axes((1 - 1.1 / whole, 0.2, 0.18 / whole, 0.6))
     figure.colorbar(image, cax=bar)
     bar.tick_params(labelsize=8, colors=INK)
-    ending = Path(path).suffix.lower().removeprefix(".")
-    if ending not in FORMATS:
-        return save_png(figure, path)
-    return save_png(figure, Path(path).with_suffix(".png"), (ending,))
+    return save_png(figure, Path(path).with_suffix(".png"), (Path(path).suffix.removeprefix("."),))
 
 
 def _named(axis: str, value: Any) -> str:
