@@ -60,7 +60,8 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
         of_phase = line_of(*(_units(rows, phase) for rows in work))
         where |= {(phase, *unit): line for unit, line in of_phase.items()}
     noise = [own_noise(line_samples(with_idle(run.repeats, "idle_ns"), where)) for run in (a, b)]
-    table, drift = judged(lines, walls, noise, same_setup=same)
+    other_work = not_comparable(setup)
+    table, drift = judged(lines, walls, noise, same_setup=same, same_work=not other_work)
     roofs = (a.ceilings, b.ceilings)
     roofs_pct = 100 * (roofs[1].byte_s / roofs[0].byte_s - 1)
     most_pct = max(abs(roofs_pct), abs(100 * (roofs[1].flop_s / roofs[0].flop_s - 1)))
@@ -74,8 +75,8 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
         lines=ordered.reset_index(drop=True),
         terms=waterfalls(a.waterfall, b.waterfall, steps[0], steps[1]),
         setup=setup,
-        incomparable=not_comparable(setup),
-        warnings=[*not_comparable(setup), *doubts],
+        incomparable=other_work,
+        warnings=[*other_work, *doubts],
         roofs_pct=roofs_pct,
         roofs=roofs,
     )
@@ -102,6 +103,13 @@ def slower(found: Comparison, limit_pct: float, *, allow_drift: bool = False) ->
     return out
 
 
+def passed(found: Comparison, limit_pct: float) -> str:
+    """What it is worth that no phase was `slower`: where the noise floor is above the limit, not much."""
+    deaf = [f"{phase} by up to {c.noise_pct:.1f} %" for phase, c in found.phases.items() if c.noise_pct > limit_pct]
+    words = f"PASS: no phase is slower by more than {limit_pct:g} % and noise"
+    return f"{words}; but noise would hide a slow-down of {' and of '.join(deaf)}" if deaf else words
+
+
 def _units(kernels: pd.DataFrame, phase: str) -> set[tuple[str, str]]:
     from kernelroof.roofline.summary import role_of
 
@@ -114,4 +122,9 @@ def _wall(record: Mapping[str, Any], steps: int) -> Wall:
 
 
 def _doubts(run: FinishedRun) -> list[str]:
-    return sorted({doubt for wall in run.walls.values() for doubt in wall["doubts"]})
+    """What makes a run's figures doubtful, with the phase where it is not all of them."""
+    phases: dict[str, list[str]] = {}
+    for phase, wall in run.walls.items():
+        for doubt in wall["doubts"]:
+            phases.setdefault(doubt, []).append(phase)
+    return [d if len(found) == len(run.walls) else f"{' and '.join(found)}: {d}" for d, found in phases.items()]

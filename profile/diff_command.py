@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernelroof.models.errors import UsageError
-from kernelroof.profile.compare_runs import Comparison, compare, slower
+from kernelroof.profile.compare_runs import Comparison, compare, passed, slower
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.profile.progress import progress
 from kernelroof.profile.runfolder import write_text
@@ -37,13 +37,18 @@ def run(args: argparse.Namespace) -> int:
     else:
         from kernelroof.roofline.diff_text import diff_lines
 
-        print("\n".join(diff_lines(found.names, found.phases, found.lines, found.terms, found.setup, found.warnings,
-                                   top=args.top)))  # fmt: skip
+        lines = diff_lines(
+            found.names, found.phases, found.lines, found.terms, found.setup, found.warnings, found.roofs,
+            same_work=not found.incomparable, top=args.top,
+        )  # fmt: skip
+        print("\n".join(lines))
         if args.out:
             print(f"\n{args.out}")
     if not args.json:  # the record has them
         for words in closed:
             print(f"FAIL: {words}")
+        if limit is not None and not closed:
+            print(passed(found, limit))
     return GATE_CLOSED if closed else 0
 
 
@@ -51,7 +56,7 @@ def record(found: Comparison, failed: Sequence[str] = ()) -> dict[str, Any]:
     """A comparison as JSON: times in ns per forward, missing null; `failed`: why the gate is closed."""
     from kernelroof.roofline.columns import figure
 
-    def plain(row: dict[Any, Any]) -> dict[str, Any]:
+    def plain(row: Mapping[Any, Any]) -> dict[str, Any]:
         return {str(k): v if isinstance(v, (str, bool)) else figure(v) for k, v in row.items()}
 
     return {
@@ -59,9 +64,9 @@ def record(found: Comparison, failed: Sequence[str] = ()) -> dict[str, Any]:
         "b": found.names[1],
         "setup": [d._asdict() for d in found.setup],
         "warnings": found.warnings,
+        "incomparable": found.incomparable,
         "roofs_pct": figure(found.roofs_pct),
-        "phases": {name: {k: v if isinstance(v, bool) else figure(v) for k, v in change._asdict().items()}
-                   for name, change in found.phases.items()},
+        "phases": {name: plain(change._asdict()) for name, change in found.phases.items()},
         "lines": [{**plain(row), "changed": bool(row["changed"])} for row in found.lines.to_dict("records")],
         "terms": [plain(row) for row in found.terms.to_dict("records")],
         "failed": list(failed),

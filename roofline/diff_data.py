@@ -8,7 +8,7 @@ from typing import Any
 from kernelroof.roofline import palette
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.diff_noise import PhaseChange
-from kernelroof.roofline.diff_text import phase_line
+from kernelroof.roofline.diff_text import phase_line, roofs_line
 from kernelroof.roofline.report_data import roofs_of
 from kernelroof.roofline.waterfall import WORDS
 
@@ -21,7 +21,7 @@ def diff_data(record: Mapping[str, Any], roofs: Sequence[Ceilings]) -> dict[str,
         roofs: the ceilings of A and of B.
     """
     phases = {
-        name: {**change, "sentence": phase_line(name, PhaseChange(**change))}
+        name: {**change, "sentence": phase_line(name, PhaseChange(**change), same_work=not record["incomparable"])}
         for name, change in record["phases"].items()
     }
     return {
@@ -30,5 +30,6 @@ def diff_data(record: Mapping[str, Any], roofs: Sequence[Ceilings]) -> dict[str,
         "phases": phases,
         "words": {**WORDS, "total_ns": "bare wall time"},
         "roofs": [roofs_of(r) for r in roofs],
+        "roofs_line": roofs_line(roofs),
         "colours": {"kinds": palette.KINDS},
     }

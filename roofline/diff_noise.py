@@ -66,6 +66,8 @@ class PhaseChange(NamedTuple):
     b_ns: float
     change_pct: float
     noise_pct: float
+    noise_from: str
+    """what that floor comes from"""
     drift_pct: float
     """by how much all lines are slower alike"""
     changed: bool
@@ -109,6 +111,7 @@ def judged(
     noise: Sequence[Mapping[tuple[str, str, str], float]],
     *,
     same_setup: bool,
+    same_work: bool = True,
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     """Lines with what changed in them, and by phase the drift of all lines in per cent.
 
@@ -117,6 +120,7 @@ def judged(
         walls: bare wall times of A and B by phase; empty for runs without.
         noise: of `own_noise`, of A and of B.
         same_setup: whether the runs are of one set-up, so that lines slower alike are the machine's doing.
+        same_work: whether they did the same work; else a line takes more or less time, but is no slower or faster.
 
     Returns:
         `lines` with `delta_ns` (B - A per forward, a missing side counting 0), `expected_ns` (what drift alone would
@@ -156,7 +160,8 @@ def judged(
     low, high = np.fmin(np.nan_to_num(time_a), expected), np.fmax(np.nan_to_num(time_a), expected)
     beyond = np.nan_to_num(time_b) - np.clip(np.nan_to_num(time_b), low, high)
     out["changed"] = np.abs(beyond) > floor
-    out["says"] = [_says(a, b, d, c) for a, b, d, c in zip(time_a, time_b, beyond, out["changed"], strict=True)]
+    words = ("faster", "slower") if same_work else ("less time", "more time")
+    out["says"] = [_says(a, b, d, c, words) for a, b, d, c in zip(time_a, time_b, beyond, out["changed"], strict=True)]
     return out, drift
 
 
@@ -171,17 +176,23 @@ def phase_change(wall: tuple[Wall, Wall], drift_pct: float, roofs_pct: float, *,
     """
     a, b = wall
     change = 100 * (b.median_ns - a.median_ns) / a.median_ns if a.median_ns else 0.0
-    noise = max(LEAST_WALL_PCT, _SPREADS * (a.spread_pct + b.spread_pct), abs(roofs_pct) if same_setup else 0.0)
+    floors = {
+        "the least that counts": LEAST_WALL_PCT,
+        "repeats within each run": _SPREADS * (a.spread_pct + b.spread_pct),
+        "measured roofs of the two runs": abs(roofs_pct) if same_setup else 0.0,
+    }
+    source = max(floors, key=lambda name: floors[name])
+    noise = floors[source]
     beyond = change - min(max(change, min(0.0, drift_pct)), max(0.0, drift_pct))
-    return PhaseChange(a.median_ns, b.median_ns, change, noise, drift_pct, abs(beyond) > noise)
+    return PhaseChange(a.median_ns, b.median_ns, change, noise, source, drift_pct, abs(beyond) > noise)
 
 
-def _says(a: float, b: float, beyond: float, changed: Any) -> str:
+def _says(a: float, b: float, beyond: float, changed: Any, words: tuple[str, str]) -> str:
     if np.isnan(a) or np.isnan(b):
         return "only in B" if np.isnan(a) else "only in A"
     if not changed:
         return "within noise"
-    return "slower" if beyond > 0 else "faster"
+    return words[int(beyond > 0)]
 
 
 def _same_work(lines: pd.DataFrame) -> Any:

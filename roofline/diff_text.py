@@ -6,10 +6,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
+from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.comparability import Difference
 from kernelroof.roofline.diff_noise import PhaseChange
 from kernelroof.roofline.text_table import text_table
-from kernelroof.roofline.units import fixed, seconds
+from kernelroof.roofline.units import fixed, quantity, seconds
 from kernelroof.roofline.waterfall import WORDS
 
 _WIDTH = 100
@@ -23,31 +24,48 @@ def diff_lines(
     terms: pd.DataFrame,
     setup: Sequence[Difference],
     warnings: Sequence[str],
+    roofs: Sequence[Ceilings],
     *,
+    same_work: bool = True,
     top: int = 8,
 ) -> list[str]:
-    """Lines of at most 100 columns: set-ups, then each phase with its terms and most changed roles."""
+    """Lines of at most 100 columns: set-ups and roofs, then each phase with its terms and most changed roles."""
     out = [f"A {names[0]}", f"B {names[1]}"]
     if setup:
         out += _wrapped("set-up differs: " + "; ".join(f"{d.what} {_short(d.a)} -> {_short(d.b)}" for d in setup), "")
     else:
         out.append("one set-up: any difference is the machine's or the software's beneath")
+    out += _wrapped(roofs_line(roofs), "")
     for words in warnings:
         out += _wrapped(words, "  ! ")
     for phase, change in phases.items():
-        out += ["", phase_line(phase, change)]
+        out += ["", *_wrapped(phase_line(phase, change, same_work=same_work), "")]
         out += phase_table(lines[lines["phase"] == phase], change, top)
         out += terms_table(terms[terms["phase"] == phase], phase)
     return out
 
 
-def phase_line(phase: str, change: PhaseChange) -> str:
+def roofs_line(roofs: Sequence[Ceilings]) -> str:
+    """The roofs of both runs, on which their ideals and shares rest."""
+    pairs = [(quantity(r.flop_s, "FLOP/s", 3), quantity(r.byte_s, "B/s", 3)) for r in roofs]
+    words = "; ".join(
+        f"{what} {pairs[0][i]} -> {pairs[1][i]} ({_signed(100 * (b / a - 1))} %)"
+        for i, (what, a, b) in enumerate(
+            [("compute", roofs[0].flop_s, roofs[1].flop_s), ("memory", roofs[0].byte_s, roofs[1].byte_s)]
+        )
+    )
+    return f"roofs, on which ideals and shares rest: {words}"
+
+
+def phase_line(phase: str, change: PhaseChange, *, same_work: bool = True) -> str:
     """What became of a phase, in one sentence."""
     what = "slower" if change.change_pct > 0 else "faster"
     times = f"{seconds(change.a_ns / 1e9, 3)} -> {seconds(change.b_ns / 1e9, 3)} ({_signed(change.change_pct)} %)"
+    if not same_work:
+        return f"{phase}: {times}: other work, neither slower nor faster"
     verdict = what if change.changed else "no change beyond the noise floor"
     drift = f"; all of it {_signed(change.drift_pct)} % alike" if abs(change.drift_pct) >= 1 else ""
-    return f"{phase}: {times}, noise floor {fixed(change.noise_pct, 2)} %: {verdict}{drift}"
+    return f"{phase}: {times}, noise floor {fixed(change.noise_pct, 2)} % ({change.noise_from}): {verdict}{drift}"
 
 
 def phase_table(lines: pd.DataFrame, change: PhaseChange, top: int) -> list[str]:

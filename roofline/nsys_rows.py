@@ -106,7 +106,7 @@ def idle_of_nsys(rows: pd.DataFrame, nsys: Nsys) -> pd.Series[int]:
     """Time right before each row in which no kernel of its phase ran, from the phase's first window on."""
     windows = step_windows(nsys)
     begun = windows[windows["kernels"] > 0].groupby("phase")["start_ns"].min()
-    out = pd.Series(0, index=rows.index, dtype="Int64")
+    out: pd.Series[int] = pd.Series(0, index=rows.index, dtype="Int64")
     for phase, own in rows.groupby("phase", sort=False):
         start = own["start_ns"].to_numpy(dtype=np.int64)
         end = start + own["recorded_ns"].to_numpy(dtype=np.int64)

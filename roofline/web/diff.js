@@ -16,7 +16,7 @@ function drawSummary() {
   const rows = data.setup.map((d) => [d.what, `${d.a} → ${d.b}${d.effect ? ` (${d.effect})` : ""}`]);
   fill(at("setup"), element("h3", {}, "Set-up"), rows.length ? factList(rows)
     : element("p", {}, "Both runs are of one set-up: any difference is the machine's, or the software's beneath."),
-    element("p", { class: "note" }, `Measured memory roof: B is ${signedPct(data.roofs_pct)} from A.`));
+    element("p", { class: "note" }, `${data.roofs_line}.`));
   fill(at("phases"), ...names.map((n) => element("button", { type: "button", "aria-pressed": String(n === state.phase),
     onclick: () => { state.phase = n; draw(); at("phases").querySelector('[aria-pressed="true"]').focus(); } }, n)));
 }

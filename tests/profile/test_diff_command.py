@@ -32,7 +32,7 @@ def kernels(factor):
     return pd.DataFrame(rows).reindex(columns=list(typed)).astype(typed)
 
 
-def write_run(folder, factor=None, status="complete", **identity):
+def write_run(folder, factor=None, status="complete", roof_byte_s=2e10, **identity):
     """A run folder whose modules take `factor` times their time."""
     folder.mkdir()
     rows = kernels(factor or {})
@@ -47,7 +47,7 @@ def write_run(folder, factor=None, status="complete", **identity):
     (folder / "run.json").write_text(json.dumps(record))
     phase = {"bare_ns": wall, "bare_min_ns": int(wall * 0.99), "bare_max_ns": int(wall * 1.01), "doubts": []}
     (folder / "wall.json").write_text(json.dumps({"decode": phase}))
-    roofs = Ceilings("made up", 1e11, 2e10, None, "float32", "measured", 2**34, "written by a test")
+    roofs = Ceilings("made up", 1e11, roof_byte_s, None, "float32", "measured", 2**34, "written by a test")
     (folder / "ceilings.json").write_text(to_json(roofs))
     return str(folder)
 
@@ -88,12 +88,26 @@ def test_the_gate(pair, limit, status, capsys):
 def test_the_gate_stops_at_what_all_work_is_slower_by_unless_told_otherwise(tmp_path, capsys):
     a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", {"*": 1.3})
     assert main(["diff", a, b]) == 0
-    assert "no change beyond the noise floor; all of it +30.0 % alike" in capsys.readouterr().out
+    assert "no change beyond the noise floor; all of it +30.0 % alike" in " ".join(capsys.readouterr().out.split())
     assert main(["diff", a, b, "--fail-over", "5%"]) == GATE_CLOSED
     assert "all its work is 30.0 % slower alike" in capsys.readouterr().out
     assert main(["diff", a, b, "--fail-over", "5%", "--allow-drift"]) == 0
     assert main(["diff", a, b, "--fail-over", "40%"]) == 0
     assert main(["diff", a, b, "--allow-drift"]) == 2
+
+
+def test_a_gate_that_noise_keeps_open_says_so(pair, tmp_path, capsys):
+    """The roofs of the second run were measured at half: such a machine may be slower by as much."""
+    halved = write_run(tmp_path / "halved", {"mlp.up_proj": 1.5}, roof_byte_s=1e10)
+    assert main(["diff", pair[0], halved, "--fail-over", "5%"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "noise floor 50 % (measured roofs of the two runs): no change beyond the noise floor" in said
+    assert "memory 20.0 GB/s -> 10.0 GB/s (-50.0 %)" in said
+    assert (
+        "PASS: no phase is slower by more than 5 % and noise; but noise would hide a slow-down of decode" in said
+    )
+    assert main(["diff", pair[1], pair[1], "--fail-over", "5%"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "PASS: no phase is slower by more than 5 % and noise"
 
 
 @pytest.mark.parametrize("limit", ["-1", "x", "inf", "nan"])
@@ -105,7 +119,12 @@ def test_a_limit_that_is_none(pair, limit, capsys):
 def test_the_gate_refuses_other_work(pair, tmp_path, capsys):
     longer = write_run(tmp_path / "longer", prompt=16)
     assert main(["diff", pair[0], longer]) == 0
-    assert "prompt 8 against 16" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "prompt 8 against 16" in said
+    assert "other work, neither slower nor faster" in said
+    assert main(["diff", pair[0], write_run(tmp_path / "more", {"mlp.up_proj": 2}, prompt=16), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert [line["says"] for line in record["lines"] if line["changed"]] == ["more time"]
     assert main(["diff", pair[0], longer, "--fail-over", "5%"]) == 2
     assert "other work" in capsys.readouterr().err
 
