@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelroof.models.errors import DriverError, KernelroofError
+from kernelroof.profile.cpu_use import cpu_use
 from kernelroof.profile.driver_options import build_parser, read_spec_options
 from kernelroof.profile.driver_spec import DriverSpec, check_spec
 from kernelroof.profile.memory import check_memory, memory_errors
@@ -186,14 +187,15 @@ def measure_bare(session: Session, repeats: int | None = None) -> dict[str, Any]
 
     Returns:
         the content of bare.json: `prefill_ns` has one entry per pass, `decode_step_ns` one list per
-        pass; `cache_bytes` is K and V after a pass's last step.
+        pass; `cache_bytes` is K and V after a pass's last step; `cpu_use` who used the CPU meanwhile.
     """
     warm_up(session)
     passes = []
-    for _ in range(session.spec.repeats if repeats is None else repeats):
-        with no_collection():
-            passes.append(run_pass(session, Ranges()))
-    return times_record(session, passes)
+    with cpu_use() as use:
+        for _ in range(session.spec.repeats if repeats is None else repeats):
+            with no_collection():
+                passes.append(run_pass(session, Ranges()))
+    return {**times_record(session, passes), "cpu_use": use}
 
 
 def measure_ranges(session: Session, depth: str | None = None) -> dict[str, Any]:

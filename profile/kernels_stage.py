@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 from kernelroof.parsers.schema import KERNELS, LAUNCHES, conform
 from kernelroof.profile.compiled_record import COMPILED, compile_doubts, compiled_record
-from kernelroof.profile.repeats import write_spread
+from kernelroof.profile.repeats import TRACE, write_spread
 from kernelroof.profile.runfolder import read_json, write_json, write_text
 from kernelroof.roofline.ceilings import Ceilings, from_json, highest, to_json
 from kernelroof.roofline.place import above_compute, place
-from kernelroof.roofline.steady import agreed, phase_doubts, roof_doubts
+from kernelroof.roofline.steady import agreed, busy_doubts, phase_doubts, roof_doubts
 from kernelroof.roofline.tables import unmatched_table
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kernelroof.roofline.match import Matched
     from kernelroof.roofline.wall import PhaseWall
 
-TRACE, SQLITE = "trace.json.gz", "timeline.sqlite"
+SQLITE = "timeline.sqlite"
 COUNTED = "counted_launches.csv"
 
 
@@ -67,7 +67,7 @@ def make_kernels(run: Pipeline) -> None:
         measured = [ceilings for ceilings, _ in rounds]
         if len(rounds) == _ROUNDS or (agreed(measured) and not above_compute(placed)):
             break
-    write_json(run.folder.file("wall.json"), _accounts(run, timeline.walls, measured))
+    write_json(run.folder.file("wall.json"), _accounts(run, timeline.walls, rounds))
     details = {"rounds": [{**ceilings._asdict(), **details} for ceilings, details in rounds]}
     write_text(run.folder.file("ceilings.json"), to_json(roofs, details))
     run.write_csv("kernels.csv", conform(placed, KERNELS, "kernels"))
@@ -77,16 +77,27 @@ def make_kernels(run: Pipeline) -> None:
         run.write_csv("counted.csv", analysed(counted, read_exports(run), roofs))
 
 
-def _accounts(run: Pipeline, walls: Mapping[str, PhaseWall], rounds: list[Ceilings]) -> dict[str, Any]:
+def _accounts(
+    run: Pipeline, walls: Mapping[str, PhaseWall], rounds: list[tuple[Ceilings, dict[str, Any]]]
+) -> dict[str, Any]:
     """wall.json: each phase's account, with all that makes its figures doubtful."""
     load = run.environment["load_average"] or [None]
-    roofs = roof_doubts(rounds, load[0], run.environment["cpu"]["usable"])
+    busy = busy_doubts(_cpu_uses(run, [details for _, details in rounds]))
+    roofs = roof_doubts([c for c, _ in rounds], None if busy else load[0], run.environment["cpu"]["usable"])
     content: dict[str, Any] = {}
     for phase, wall in walls.items():
         account = wall.to_dict()
         compiled = compile_doubts(run.compiled) if run.compiled else []
-        content[phase] = {**account, "doubts": [*phase_doubts(account, run.steps(phase)), *compiled, *roofs]}
+        content[phase] = {**account, "doubts": [*phase_doubts(account, run.steps(phase)), *compiled, *busy, *roofs]}
     return content
+
+
+def _cpu_uses(run: Pipeline, rounds: list[dict[str, Any]]) -> dict[str, list[Mapping[str, float]]]:
+    """Who used the CPU while what was measured, as far as it was watched."""
+    costs = run.folder.file("costs.json")
+    recorded = read_json(costs) if costs.exists() else {}
+    found = {"bare passes": [run.bare], "recorded passes": [recorded], "roofs": rounds}
+    return {what: [r["cpu_use"] for r in records if r.get("cpu_use")] for what, records in found.items()}
 
 
 def launches_of(run: Pipeline) -> pd.DataFrame:

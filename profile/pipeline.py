@@ -21,6 +21,7 @@ from kernelroof.models.workload import Workload
 from kernelroof.profile.backends import Gpu, Sources
 from kernelroof.profile.compiled_record import COMPILED, compile_words
 from kernelroof.profile.count_options import CountOptions
+from kernelroof.profile.cpu_use import cpu_use
 from kernelroof.profile.driver_spec import DriverSpec
 from kernelroof.profile.interrupts import interrupts
 from kernelroof.profile.repeats import SPREAD, STEPS, TRACES
@@ -347,7 +348,9 @@ class Pipeline:
         from kernelroof.roofline.measure import measure_ceilings
 
         driver = self.job.driver
-        return measure_ceilings(driver.dtype, device=driver.device, threads=driver.threads)
+        with cpu_use() as use:
+            ceilings, details = measure_ceilings(driver.dtype, device=driver.device, threads=driver.threads)
+        return ceilings, {**details, "cpu_use": use}
 
     def _stage(
         self,

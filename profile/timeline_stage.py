@@ -61,19 +61,21 @@ def settled(run: Pipeline) -> Sources:
 
 def _by_torch(run: Pipeline) -> list[str]:
     """Record by torch.profiler; once more, or the bare passes once more, where one of the two was disturbed."""
+    from kernelroof.profile.cpu_use import cpu_use
     from kernelroof.profile.driver import measure_bare
     from kernelroof.profile.pipeline import BARE_AGAIN
     from kernelroof.profile.torch_backend import event_costs, record
     from kernelroof.roofline.steady import disturbed, total_ns
 
-    write_json(run.folder.file("costs.json"), event_costs())
+    costs: dict[str, Any] = {**event_costs()}
     again = run.folder.file(BARE_AGAIN)
     again.unlink(missing_ok=True)
     culprit: str | None = "recorded"
     recorded: dict[str, Any] = {}
     for _ in range(_TRIES):
         if culprit == "recorded":
-            recorded = record(run.session, run.folder.file("trace.json.gz"), run.job.driver.depth)
+            with cpu_use() as costs["cpu_use"]:
+                recorded = record(run.session, run.folder.file("trace.json.gz"), run.job.driver.depth)
         else:
             fresh = measure_bare(run.session)
             if sum(total_ns(fresh, p) for p in _PHASES) < sum(total_ns(run.bare, p) for p in _PHASES):
@@ -82,4 +84,5 @@ def _by_torch(run: Pipeline) -> list[str]:
         culprit = disturbed(run.bare, recorded)
         if culprit is None:
             break
-    return [*([BARE_AGAIN] if again.exists() else []), *record_again(run)]
+    write_json(run.folder.file("costs.json"), costs)
+    return [*([BARE_AGAIN] if again.exists() else []), *record_again(run, recorded)]

@@ -17,6 +17,13 @@ AGREEING = 1.10
 """Up to this ratio the two highest rounds of a measured roof confirm each other."""
 
 
+OTHERS_PCT = 10.0
+"""From this share of the CPU on other programs disturb, where nearly none of it is idle."""
+IDLE_PCT = 15.0
+STOLEN_PCT = 5.0
+"""From this share on the hypervisor's other machines do."""
+
+
 def total_ns(times: Mapping[str, Any], phase: str) -> float:
     """Median over repeats of a phase's whole time, from a record of bare or recorded times."""
     passes = times["prefill_ns"] if phase == "prefill" else [sum(steps) for steps in times["decode_step_ns"]]
@@ -75,3 +82,23 @@ def roof_doubts(rounds: Sequence[Ceilings], load_average: float | None, cores: i
     if load_average is not None and cores and load_average > cores:
         lines.append(f"the machine was busy when the run began: load average {load_average:g} on {cores} cores")
     return lines
+
+
+def busy_doubts(uses: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
+    """Why times may be too long and roofs too low: others used the CPU while they were measured.
+
+    Args:
+        uses: what was measured -> shares of the CPU each time (`others_pct`, `stolen_pct`, `idle_pct`). Of several
+            the quietest counts: a roof is the highest that was reached.
+    """
+    found = []
+    for what, each in uses.items():
+        others = min((u["others_pct"] if u["idle_pct"] < IDLE_PCT else 0.0 for u in each), default=0.0)
+        stolen = min((u["stolen_pct"] for u in each), default=0.0)
+        who = [f"other programs took {others:.0f} %"] if others >= OTHERS_PCT else []
+        who += [f"the hypervisor took {stolen:.0f} %"] if stolen >= STOLEN_PCT else []
+        found += [f"{' and '.join(who)} of the CPU ({what})"] if who else []
+    if not found:
+        return []
+    words = "; ".join(found)
+    return [f"BUSY MACHINE: {words}. Times are too long, roofs too low; run again with --overwrite on a quiet machine"]

@@ -103,9 +103,7 @@ def test_a_gate_that_noise_keeps_open_says_so(pair, tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "noise floor 50 % (measured roofs of the two runs): no change beyond the noise floor" in said
     assert "memory 20.0 GB/s -> 10.0 GB/s (-50.0 %)" in said
-    assert (
-        "PASS: no phase is slower by more than 5 % and noise; but noise would hide a slow-down of decode" in said
-    )
+    assert "PASS: no phase is slower by more than 5 % and noise; but noise would hide a slow-down of decode" in said
     assert main(["diff", pair[1], pair[1], "--fail-over", "5%"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "PASS: no phase is slower by more than 5 % and noise"
 
