@@ -155,6 +155,15 @@ def kernel_table(
     return out
 
 
+def kind_table(placed: pd.DataFrame, phase: str, *, wall_ns: float, ceilings: Ceilings) -> pd.DataFrame:
+    """One row per kind of work of a phase, most recoverable first: the kernels of that kind in all modules.
+
+    A module may hold several kinds (attention, the cache's copies, rotary), so this is no sum over modules.
+    Columns: `kind`, those of `place.aggregate`, `share_pct` of the wall time.
+    """
+    return _table(_whole_groups(placed[placed["phase"] == phase], ceilings), None, ["kind"], wall_ns, ceilings)
+
+
 def labels(table: pd.DataFrame) -> list[str]:
     """Short names for rows with `role`, `kind` and `kernel`; the kind is added where they would be equal."""
     short = [label_of(str(r), str(k)) for r, k in zip(table["role"], table["kernel"], strict=True)]
