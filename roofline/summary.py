@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from kernelroof.parsers.kernel_names import shorten
 from kernelroof.roofline.ceilings import Ceilings
-from kernelroof.roofline.place import aggregate, heaviest, numbers, place, ratio
+from kernelroof.roofline.place import GROUP, aggregate, heaviest, numbers, place, ratio, shared_work
 
 MFU_MEANS = "MFU = FLOPs of the model's matrix products and attention / (wall time x peak FLOP/s)"
 MBU_MEANS = "MBU = bytes of weights and KV read once per forward / (wall time x DRAM bandwidth)"
@@ -270,13 +270,10 @@ def _with_estimate(table: pd.DataFrame, ops: pd.DataFrame, keys: list[str], ceil
 
 def _whole_groups(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     """Replace kernels whose FLOPs and bytes are known only for their group by one row per group."""
-    if "group" not in rows or "group_flops" not in rows or "group_bytes" not in rows:
-        return rows
-    shared = rows["flops"].isna() & rows["group_flops"].notna() & rows["group_bytes"].notna()
+    shared = shared_work(rows)
     if not shared.any():
         return rows
-    keys = ["phase", "step", "module", "group"]
-    grouped = rows[shared].groupby(keys, sort=False, dropna=False)
+    grouped = rows[shared].groupby(GROUP, sort=False, dropna=False)
     whole = grouped.first().reset_index()
     whole["time_ns"] = grouped["time_ns"].sum().to_numpy()
     whole["flops"], whole["dram_read_bytes"] = whole["group_flops"], whole["group_bytes"]

@@ -203,3 +203,16 @@ def test_kernels_of_one_op_are_judged_together_in_their_kind():
     rows = [(UP.format(0), "mlp", "gemm", 600_000, None, None), (UP.format(0), "mlp", "reduce", 400_000, None, None)]
     table = kind_table(placed(*rows, **split), "decode", wall_ns=WALL_NS, ceilings=MACHINE)
     assert table["recoverable_ns"].tolist() == [200_000]
+
+
+def test_what_prepares_an_op_does_not_do_its_work_again():
+    """A memset beside the kernel of its op: the op's work stands on both rows' group, and is counted once."""
+    group = {"group": [7, 7], "group_flops": [40_000_000] * 2, "group_bytes": [80_000_000] * 2}
+    rows = [
+        (UP.format(0), "mlp", "gemm", 1_000_000, 40_000_000, 80_000_000),
+        (UP.format(0), "mlp", "Memset", 2_000, None, None),
+    ]
+    table = module_table(placed(*rows, **group), "decode", wall_ns=WALL_NS, ceilings=MACHINE)
+    assert table["flops"].tolist() == [40_000_000]
+    assert table["recoverable_ns"].tolist() == [200_000]
+    assert table["unplaced_ns"].tolist() == [2_000]
