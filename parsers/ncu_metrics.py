@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,12 @@ def _traffic(book: Book, cc: Floats) -> dict[str, Pick]:
     read, write = out["dram_read_bytes"], out["dram_write_bytes"]
     both = Candidate(plus(read.values, write.values), "read + write")
     whole = book.total("dram__bytes", "byte")
-    out["dram_bytes"] = book.first([both, *whole], ["dram__bytes_read.sum", "dram__bytes_write.sum", "dram__bytes.sum"])
+    total = book.first([both, *whole], ["dram__bytes_read.sum", "dram__bytes_write.sum", "dram__bytes.sum"])
+    # Where only one way was counted, what lacks is the other.
+    known = [not np.isnan(way.values).all() for way in (read, write)]
+    if np.isnan(total.values).all() and any(known) and not all(known):
+        total = replace(total, reason=write.reason if known[0] else read.reason)
+    out["dram_bytes"] = total
     xbar = "lts__lts2xbar_cycles_active"
     derived = book.total("derived__lts__lts2xbar_bytes", "byte")
     out["l2_bytes"] = book.first(

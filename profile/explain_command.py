@@ -59,13 +59,14 @@ def phase_view(run: FinishedRun, name: str) -> PhaseView:
     if name not in run.walls:
         raise UsageError(f"the run has no phase {name}", f"It has {', '.join(run.walls)}.")
     tables = run.phase(name)
-    answers = phase_answers(tables.summary, tables.modules, tables.kernels, run.terms(name), run.setting(name))
+    answers = phase_answers(*tables, run.terms(name), run.setting(name))
     counted = run.counted
     return PhaseView(
         name=name,
         steps=run.steps(name),
         summary=tables.summary,
         modules=tables.modules,
+        kinds=tables.kinds,
         kernels=tables.kernels,
         rows=run.kernels[run.kernels["phase"] == name],
         parts=run.waterfall[run.waterfall["phase"] == name],

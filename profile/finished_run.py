@@ -23,10 +23,11 @@ _ANOTHER = "Give the folder of a finished run of `kernelroof profile`."
 
 
 class PhaseTables(NamedTuple):
-    """What is shown of one phase: its sums, its modules, its kernel roles; most recoverable first."""
+    """What is shown of one phase: its sums, its modules, kinds of work and kernel roles; most recoverable first."""
 
     summary: PhaseSummary
     modules: pd.DataFrame
+    kinds: pd.DataFrame
     kernels: pd.DataFrame
 
 
@@ -174,7 +175,7 @@ class FinishedRun:
         """The tables of one phase, as every view of the run shows them."""
         from kernelroof.roofline.advice import sentences
         from kernelroof.roofline.spread import with_spread
-        from kernelroof.roofline.summary import kernel_table, module_table, phase_summary
+        from kernelroof.roofline.summary import kernel_table, kind_table, module_table, phase_summary
 
         wall = self.walls[phase]
         shared: Mapping[str, Any] = {"wall_ns": wall["bare_ns"], "ceilings": self.ceilings}
@@ -193,7 +194,7 @@ class FinishedRun:
         kernels = with_spread(kernel_table(self.kernels, phase, ops=known, **shared), self.spread, phase)
         counted = None if self.counted is None else self.counted[self.counted["phase"] == phase]
         kernels["advice"] = sentences(kernels, self.setting(phase), counted)
-        return PhaseTables(summary, modules, kernels)
+        return PhaseTables(summary, modules, kind_table(self.kernels, phase, **shared), kernels)
 
     def _text(self, name: str) -> str:
         try:

@@ -18,6 +18,9 @@ from kernelroof.roofline.plot import phase_limits, phase_roofline
 from kernelroof.roofline.plot_kernel import kernel_limits, kernel_roofline
 from kernelroof.roofline.summary import estimate_points, top_kernels
 
+_LONGEST = 100
+"""Characters of a kernel's label in the name of its picture; its rank before it tells pictures apart."""
+
 
 class Drawable(Protocol):
     """What pictures need of a run: one in the making, or a finished one."""
@@ -71,7 +74,7 @@ def draw_all(run: Drawable, folder: Path, what: str, *, top: int, formats: Seque
         )
         names[phase] = {"roofline": with_format(path, formats[0]).name, "kernels": {}}
         for rank, ((label, launches), work) in enumerate(zip(tops[phase], works[phase], strict=True), start=1):
-            file = kernels / f"{phase}_{rank:02d}_{re.sub(r'[^A-Za-z0-9]+', '_', label).strip('_')}.png"
+            file = kernels / f"{phase}_{rank:02d}_{slug(label)}.png"
             kernel_roofline(
                 launches,
                 run.ceilings,
@@ -99,6 +102,11 @@ def files_of(names: Mapping[str, Any], formats: Sequence[str]) -> list[str]:
     """Every file that `draw_all` wrote, relative to its folder."""
     first = [name for phase in names.values() for name in (phase["roofline"], *phase["kernels"].values())]
     return [name.removesuffix(formats[0]) + other for name in first for other in formats]
+
+
+def slug(label: str) -> str:
+    """A label as part of a file's name: generated kernels have names of hundreds of characters."""
+    return re.sub(r"[^A-Za-z0-9]+", "_", label).strip("_")[:_LONGEST].rstrip("_")
 
 
 def _works(run: Drawable, phase: str, launches: pd.DataFrame) -> dict[str, tuple[float, float] | None]:

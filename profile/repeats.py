@@ -58,12 +58,13 @@ def _took(times: Mapping[str, Any]) -> float:
 def write_spread(run: Pipeline, timeline: Timeline) -> None:
     """Write repeats.csv and spread.csv from the run's own recording and those recorded again."""
     import pandas as pd
-    from kernelroof.roofline.spread import all_steps, role_steps, step_spread, wall_spread, with_launches
+    from kernelroof.roofline.spread import all_steps, levelled, role_steps, step_spread, wall_spread, with_launches
 
     steps = all_steps(
         role_steps(one.rows, number, paces(one.walls, timeline.walls) if run.scaled else None)
         for number, one in enumerate(chain([timeline], _again(run)))
     )
+    steps = levelled(steps)
     run.write_csv(STEPS, steps)
     spread = with_launches(step_spread(steps), timeline.rows)
     run.write_csv(SPREAD, pd.concat([wall_spread(run.bare), spread], ignore_index=True)[list(spread)])

@@ -26,7 +26,7 @@ right before those of a module."""
 
 
 _EXPLAIN_EPILOG = """examples:
-  kernelroof explain runs/a                                   the phases and their kinds of modules
+  kernelroof explain runs/a                                   the phases and their kinds of work
   kernelroof explain runs/a --phase decode                    what bounds it, its modules, its kernels
   kernelroof explain runs/a --phase decode --module mlp       where its time goes, its layers side by side
   kernelroof explain runs/a --phase decode --kernel 1         launches, counters, spread, what to do

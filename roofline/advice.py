@@ -141,6 +141,7 @@ def _share(row: Mapping[Any, Any]) -> str:
 def phase_answers(
     summary: PhaseSummary,
     modules: pd.DataFrame,
+    kinds: pd.DataFrame,
     kernels: pd.DataFrame,
     terms: Mapping[str, int],
     setting: Setting,
@@ -148,12 +149,12 @@ def phase_answers(
     """What a reader asks first, answered with figures per step: what bounds it, what wastes most, what to do.
 
     Args:
-        modules, kernels: `summary.module_table`, `summary.kernel_table`.
+        modules, kinds, kernels: `summary.module_table`, `summary.kind_table`, `summary.kernel_table`.
         terms: the phase's terms of `kernelroof.roofline.waterfall`.
     """
     return [
         ("What bounds it?", _what_bounds(summary, terms, setting)),
-        ("Which module wastes most?", _what_wastes(summary, modules)),
+        ("Which module wastes most?", _what_wastes(summary, modules, kinds)),
         ("What to do?", _what_to_do(summary, kernels, terms, setting)),
     ]
 
@@ -174,7 +175,8 @@ def _what_bounds(summary: PhaseSummary, terms: Mapping[str, int], setting: Setti
             f"By the model, {side}: {what} take {_time(summary.model_ns, summary)} "
             f"({fixed(flops / moved, 3)} FLOP/B; the ridge is at {fixed(roofs.ridge, 3)})"
         )
-    lost = sorted(((terms[t], t) for t in _LOSSES if terms.get(t, 0) > 0), reverse=True)[:3]
+    spent = {**terms, "idle_ns": _idle_ns(terms)}
+    lost = sorted(((spent[t], t) for t in _LOSSES if spent.get(t, 0) > 0), reverse=True)[:3]
     said = ", ".join(f"{_time(ns, summary)} for {WORDS[t]}" for ns, t in lost)
     each = " per step" if summary.steps > 1 else ""
     parts.append(f"It takes {_time(summary.wall_ns, summary)}{each}" + (f"; lost: {said}" if said else ""))
@@ -193,18 +195,18 @@ _BOUNDS = {
 }
 
 
-def _what_wastes(summary: PhaseSummary, modules: pd.DataFrame) -> str:
+def _what_wastes(summary: PhaseSummary, modules: pd.DataFrame, kinds: pd.DataFrame) -> str:
     known = modules.dropna(subset=["recoverable_ns"])
     if known.empty or not float(known["recoverable_ns"].sum()):
         return "Nothing that is known to be recoverable."
     worst = known.sort_values("recoverable_ns", ascending=False, kind="stable").iloc[0]
-    kinds = known.groupby("kind", sort=False)["recoverable_ns"].sum().sort_values(ascending=False)
+    most = kinds.sort_values("recoverable_ns", ascending=False, kind="stable").iloc[0]
     each = " per step" if summary.steps > 1 else ""
-    share = 100 * float(kinds.iloc[0]) / summary.wall_ns if summary.wall_ns else 0.0
+    share = 100 * float(most["recoverable_ns"]) / summary.wall_ns if summary.wall_ns else 0.0
     return (
         f"{worst['role']}: {_time(worst['recoverable_ns'], summary)}{each} recoverable of "
-        f"{_time(worst['time_ns'], summary)}. By kind of module, {kinds.index[0]}: "
-        f"{_time(kinds.iloc[0], summary)}{each}, {_percent(share)} of the wall time."
+        f"{_time(worst['time_ns'], summary)}. By kind of work, {most['kind']}: "
+        f"{_time(most['recoverable_ns'], summary)}{each}, {_percent(share)} of the wall time."
     )
 
 
@@ -212,8 +214,7 @@ def _what_to_do(summary: PhaseSummary, kernels: pd.DataFrame, terms: Mapping[str
     known = kernels.dropna(subset=["recoverable_ns"]).sort_values("recoverable_ns", ascending=False, kind="stable")
     each = " per step" if summary.steps > 1 else ""
     steps = []
-    # On a device the recording's own time lies in the gaps; the term that takes it off again is negative.
-    idle = max(0, terms.get("idle_ns", 0) + min(0, terms.get("dilation_ns", 0)))
+    idle = _idle_ns(terms)
     for row in known.head(2).to_dict("records"):
         if float(row["recoverable_ns"]) > 0:
             gain = _time(row["recoverable_ns"], summary)
@@ -232,6 +233,14 @@ def _what_to_do(summary: PhaseSummary, kernels: pd.DataFrame, terms: Mapping[str
         return "Nothing measured stands out; the model itself would have to do less."
     steps.sort(key=lambda s: -s[0])
     return " ".join(f"{n}. {words}." for n, (_, words) in enumerate(steps, start=1))
+
+
+def _idle_ns(terms: Mapping[str, int]) -> int:
+    """Time of the bare run in which no kernel ran.
+
+    On a device the recording's own time lies in the gaps; the term that takes it off again is negative.
+    """
+    return max(0, terms.get("idle_ns", 0) + min(0, terms.get("dilation_ns", 0)))
 
 
 def _time(ns: Any, summary: PhaseSummary) -> str:

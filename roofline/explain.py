@@ -40,6 +40,8 @@ class PhaseView(NamedTuple):
     summary: PhaseSummary
     modules: pd.DataFrame
     """of `summary.module_table`"""
+    kinds: pd.DataFrame
+    """of `summary.kind_table`"""
     kernels: pd.DataFrame
     """of `summary.kernel_table`, with `advice` and the columns of `spread`"""
     rows: pd.DataFrame
@@ -54,8 +56,6 @@ class PhaseView(NamedTuple):
 def overview(view: PhaseView) -> dict[str, Any]:
     """A phase: the model's ideal and the wall time, its kinds, modules and kernels, and layers that are odd."""
     own = view.summary
-    kinds = view.modules.groupby("kind", sort=False)[["ideal_ns", "time_ns", "recoverable_ns"]].sum(min_count=1)
-    kinds = kinds.sort_values("recoverable_ns", ascending=False, na_position="last", kind="stable").reset_index()
     return {
         "phase": view.name,
         "steps": view.steps,
@@ -65,7 +65,7 @@ def overview(view: PhaseView) -> dict[str, Any]:
         "recoverable_ns": _each(own.recoverable_ns, view),
         "answers": [{"question": q, "answer": a} for q, a in view.answers],
         "terms_ns": {t: int(ns) / view.steps for t, ns in _terms(view.parts[view.parts["scope"] == "phase"]).items()},
-        "kinds": [{"kind": str(r["kind"]), **_times(r, view)} for r in _records(kinds)],
+        "kinds": [{"kind": str(r["kind"]), **_times(r, view)} for r in _records(view.kinds)],
         "modules": [{"module": str(r["role"]), **_times(r, view)} for r in _records(view.modules)],
         "kernels": kernel_list(view),
         "odd_layers": _odd(view.rows),

@@ -17,10 +17,10 @@ _DASH = "–"
 
 
 def run_lines(phases: Sequence[Mapping[str, Any]], run: str) -> list[str]:
-    """All phases, briefly, each with its kinds of modules."""
+    """All phases, briefly, each with its kinds of work."""
     out: list[str] = []
     for one in phases:
-        out += [*_head(one), "", *_table("kind of module", one["kinds"], "kind", 6, one), ""]
+        out += [*_head(one), "", *_table("kind of work", one["kinds"], "kind", 6, one), ""]
         if one["kernels"]:
             out += [*_wrapped(_kernel_sentence(one["kernels"][0])), ""]
     name = phases[-1]["phase"]

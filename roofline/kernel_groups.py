@@ -85,6 +85,10 @@ def _typical(work: pd.DataFrame, weight: np.ndarray[Any, Any]) -> pd.DataFrame:
     level = numbers(work["pct_of_roof"])
     level = np.where(np.isnan(level), np.fmax(numbers(work["dram_pct"]), numbers(work["sm_pct"])), level)
     alike = work["bound"].astype("string").fillna("") + "|" + work["cure"].astype("string").fillna("")
+    # Without a bound on this clock, launches are alike in what stands against one, or in that of the other clock.
+    said = work["verdict"].astype("string").fillna("")
+    begins = said.str.split("[:,]", n=1, regex=True).str[0].where(~said.str.startswith("not judged"), said)
+    alike = alike + ("|" + begins).where(work["bound"].fillna("unknown") == "unknown", "")
     rows = work[[*KEYS, "verdict"]].assign(alike=alike, weight_ns=weight, level=level)
     rows = rows.merge(heaviest(rows, KEYS, "alike"), on=[*KEYS, "alike"], how="left", indicator="most")
     rows["in_all"] = rows.groupby(KEYS, sort=False, dropna=False)["weight_ns"].transform("sum")

@@ -27,6 +27,8 @@ SHORT_NS = 10_000
 TOLERANCE_PCT = 105.0
 """Up to here a point above its roof is noise of the measurement; beyond, it is evidence of something."""
 _NEEDED = ("time_ns", "flops", "dram_read_bytes", "dram_write_bytes", "count")
+GROUP = ["phase", "step", "module", "group"]
+"""What tells groups of kernels that are one op."""
 BOTH_WAYS = "dram_bytes"
 """Optional column: read + written bytes, for rows where only their sum was counted."""
 
@@ -210,6 +212,20 @@ def moved_bytes(rows: pd.DataFrame) -> NDArray[np.float64]:
     """Bytes of memory traffic of one launch: read + written, else their counted sum; NaN where not known."""
     both = numbers(rows["dram_read_bytes"]) + numbers(rows["dram_write_bytes"])
     return np.where(np.isnan(both), numbers(rows[BOTH_WAYS]), both) if BOTH_WAYS in rows else both
+
+
+def shared_work(rows: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which rows have FLOPs and bytes only together with the others of their GROUP: one op in several kernels.
+
+    Where one of the group has them for itself, the others only prepare it (a memset beside a product).
+    """
+    if not {*GROUP, "group_flops", "group_bytes"} <= set(rows.columns):
+        return np.zeros(len(rows), dtype=bool)
+    own = rows["flops"].notna()
+    taken = own.groupby([rows[name] for name in GROUP], sort=False, dropna=False).transform("any")
+    known = rows["group"].notna() & rows["group_flops"].notna() & rows["group_bytes"].notna()
+    shared: NDArray[np.bool_] = (known & ~taken).to_numpy(bool)
+    return shared
 
 
 def numbers(column: pd.Series[float]) -> NDArray[np.float64]:

@@ -41,10 +41,11 @@ def odd_layers(kernels: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["layer"] != ""]
     found: list[dict[str, Any]] = []
     for phase, here in rows.groupby("phase", sort=False):
+        first = str(here["layer"].iloc[0])
         for layers in _siblings(here):
             mine = here[here["layer"].isin(layers)]
             steps = mine.groupby(["step", "layer"], sort=False)["total_ns"].sum().unstack("layer")
-            found += [{"phase": str(phase), **row} for row in _odd(steps.dropna())]
+            found += [{"phase": str(phase), **row} for row in _odd(steps.dropna(), first)]
     table = pd.DataFrame(found, columns=list(COLUMNS))
     ordered = table.sort_values("excess_pct", key=abs, ascending=False, kind="stable")
     out: pd.DataFrame = ordered.reset_index(drop=True)
@@ -52,8 +53,13 @@ def odd_layers(kernels: pd.DataFrame) -> pd.DataFrame:
 
 
 def _siblings(rows: pd.DataFrame) -> list[list[str]]:
-    """Groups of layers that launch the same work, of one phase."""
-    work = rows.assign(work=_totals(rows, "flops"), moved=_totals(rows, "dram_read_bytes"))
+    """Groups of layers that launch the same work, of one phase.
+
+    Where only a group of kernels has figures, each of them stands for those of its group.
+    """
+    work = rows.assign(
+        work=_totals(rows, "flops", "group_flops"), moved=_totals(rows, "dram_read_bytes", "group_bytes")
+    )
     keys = ["layer", "role", "op"]
     sums = work.groupby(keys, sort=True, dropna=False)[["work", "moved"]].sum().reset_index()
     groups: dict[tuple[Any, ...], list[str]] = {}
@@ -63,8 +69,8 @@ def _siblings(rows: pd.DataFrame) -> list[list[str]]:
     return [layers for layers in groups.values() if len(layers) >= _LEAST_SIBLINGS]
 
 
-def _odd(steps: pd.DataFrame) -> list[dict[str, Any]]:
-    """The odd ones of some siblings; a row per step, a column per layer, ns."""
+def _odd(steps: pd.DataFrame, first: str) -> list[dict[str, Any]]:
+    """The odd ones of some siblings; a row per step, a column per layer, ns. `first` is the first layer of a pass."""
     samples = len(steps)
     if not samples:
         return []
@@ -89,9 +95,10 @@ def _odd(steps: pd.DataFrame) -> list[dict[str, Any]]:
         pct = 100 * float(excess[i]) / typical
         took = float(np.median(times[:, i]))
         how = f"{seconds(took / 1e9, 3)} a step, its siblings {seconds(typical / 1e9, 3)}"
-        first = ", as the first of a pass often is (cold caches, first touches)" if i == 0 and pct > 0 else ""
+        usual = layer == first and pct > 0
+        cold = ", as the first of a pass often is (cold caches, first touches)" if usual else ""
         once = "; one sample" if samples == 1 else ""
-        words = f"{layer} is {abs(pct):.0f} % {'slower' if pct > 0 else 'faster'} than its siblings: {how}{first}{once}"
+        words = f"{layer} is {abs(pct):.0f} % {'slower' if pct > 0 else 'faster'} than its siblings: {how}{cold}{once}"
         out.append(
             {
                 "layer": layer,
@@ -105,5 +112,8 @@ def _odd(steps: pd.DataFrame) -> list[dict[str, Any]]:
     return out
 
 
-def _totals(rows: pd.DataFrame, name: str) -> Any:
-    return np.nan_to_num(numbers(rows[name])) * numbers(rows["count"])
+def _totals(rows: pd.DataFrame, name: str, of_group: str | None = None) -> Any:
+    values = numbers(rows[name])
+    if of_group is not None and of_group in rows:
+        values = np.where(np.isnan(values), numbers(rows[of_group]), values)
+    return np.nan_to_num(values) * numbers(rows["count"])

@@ -68,6 +68,17 @@ def all_steps(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     return together
 
 
+def levelled(steps: pd.DataFrame) -> pd.DataFrame:
+    """The steps of several recordings with paces around that of the middle recording, phase by phase.
+
+    The bare wall time is a median too: so the middle of all samples is on its clock, whichever recording was first.
+    """
+    each = steps.groupby(["phase", "recording"], sort=False)["pace"].first()
+    middle = each.groupby(level="phase", sort=False).median()
+    out: pd.DataFrame = steps.assign(pace=steps["pace"] / steps["phase"].map(middle).astype("float64"))
+    return out
+
+
 def step_spread(steps: pd.DataFrame) -> pd.DataFrame:
     """Per scope (phase, module, kernel) the median and spread of the time in one step: most of spread.csv.
 

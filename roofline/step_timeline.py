@@ -48,7 +48,8 @@ def step_timeline(
     first = int(rows["start_ns"].min())
     found: dict[str, Any] = {"step": chosen, "notes": [], "start_ns": [], "time_ns": [], "row": [], "lane": []}
     for lane, group in rows.assign(_lane=_lanes(rows), _row=row_of).groupby("_lane", sort=True):
-        group = group.sort_values(["start_ns", "time_ns"], ascending=[True, False], kind="stable")
+        # Of ops that start together the enclosing one stands first already; self times don't tell which it is.
+        group = group.sort_values("start_ns", kind="stable")
         own = group["_row"].tolist()
         on_device = group["stream"].notna().any()
         starts, times = group["start_ns"].to_numpy(np.int64), group["time_ns"].to_numpy(np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from kernelroof.parsers.kernel_names import shorten
 from kernelroof.roofline.ceilings import Ceilings
-from kernelroof.roofline.place import aggregate, heaviest, numbers, place, ratio
+from kernelroof.roofline.place import GROUP, aggregate, heaviest, numbers, place, ratio, shared_work
 
 MFU_MEANS = "MFU = FLOPs of the model's matrix products and attention / (wall time x peak FLOP/s)"
 MBU_MEANS = "MBU = bytes of weights and KV read once per forward / (wall time x DRAM bandwidth)"
@@ -155,6 +155,15 @@ def kernel_table(
     return out
 
 
+def kind_table(placed: pd.DataFrame, phase: str, *, wall_ns: float, ceilings: Ceilings) -> pd.DataFrame:
+    """One row per kind of work of a phase, most recoverable first: the kernels of that kind in all modules.
+
+    A module may hold several kinds (attention, the cache's copies, rotary), so this is no sum over modules.
+    Columns: `kind`, those of `place.aggregate`, `share_pct` of the wall time.
+    """
+    return _table(_whole_groups(placed[placed["phase"] == phase], ceilings), None, ["kind"], wall_ns, ceilings)
+
+
 def labels(table: pd.DataFrame) -> list[str]:
     """Short names for rows with `role`, `kind` and `kernel`; the kind is added where they would be equal."""
     short = [label_of(str(r), str(k)) for r, k in zip(table["role"], table["kernel"], strict=True)]
@@ -261,13 +270,10 @@ def _with_estimate(table: pd.DataFrame, ops: pd.DataFrame, keys: list[str], ceil
 
 def _whole_groups(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     """Replace kernels whose FLOPs and bytes are known only for their group by one row per group."""
-    if "group" not in rows or "group_flops" not in rows or "group_bytes" not in rows:
-        return rows
-    shared = rows["flops"].isna() & rows["group_flops"].notna() & rows["group_bytes"].notna()
+    shared = shared_work(rows)
     if not shared.any():
         return rows
-    keys = ["phase", "step", "module", "group"]
-    grouped = rows[shared].groupby(keys, sort=False, dropna=False)
+    grouped = rows[shared].groupby(GROUP, sort=False, dropna=False)
     whole = grouped.first().reset_index()
     whole["time_ns"] = grouped["time_ns"].sum().to_numpy()
     whole["flops"], whole["dram_read_bytes"] = whole["group_flops"], whole["group_bytes"]

@@ -17,8 +17,8 @@ COLUMNS = (
     *("kv_bytes", "top_role", "top_recoverable_ms", "time_source", "flops_source", "doubts"),
 )
 """Columns of sweep.csv. Times are of one forward (a prefill, a mean decode step); `intensity` and `model_bound` are of
-the model's own FLOPs and bytes; `pct_of_roof` of the kernels at their own run's roofs,
-`pct_of_ideal` of the wall time; the ideal is at the highest roofs of all points."""
+the model's own FLOPs and bytes; `pct_of_roof` of the kernels with FLOPs and bytes, at their own run's roofs;
+`pct_of_ideal`, `mfu_pct`, `mbu_pct` of the wall time; the ideal, MFU and MBU are at the highest roofs of all points."""
 
 
 def point_row(
@@ -39,6 +39,7 @@ def point_row(
     wall_ns = summary.wall_ns / steps
     ideal_ns = None if summary.model is None else roofs.ideal_ns(*summary.model) / steps
     flops, moved = summary.model or (None, None)
+    placed_ns = summary.kernel_ns - summary.unplaced_ns
     intensity = flops / moved if flops is not None and moved else None
     return {
         "batch": batch,
@@ -60,9 +61,9 @@ def point_row(
         "ridge_flop_per_byte": roofs.ridge,
         "model_bound": None if intensity is None else "memory" if intensity < roofs.ridge else "compute",
         "kernels_bound": summary.bound,
-        "pct_of_roof": None if summary.ideal_ns is None else 100 * summary.ideal_ns / summary.kernel_ns,
-        "mfu_pct": summary.mfu_pct,
-        "mbu_pct": summary.mbu_pct,
+        "pct_of_roof": None if summary.ideal_ns is None or not placed_ns else 100 * summary.ideal_ns / placed_ns,
+        "mfu_pct": None if flops is None else 100 * flops / steps / (wall_ns / 1e9 * roofs.flop_s),
+        "mbu_pct": None if moved is None else 100 * moved / steps / (wall_ns / 1e9 * roofs.byte_s),
         "kv_bytes": kv_bytes,
         "top_role": summary.top_role,
         "top_recoverable_ms": None if summary.top_recoverable_ns is None else summary.top_recoverable_ns / steps / 1e6,

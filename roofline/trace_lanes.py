@@ -53,7 +53,9 @@ def lanes(launches: pd.DataFrame, kernels: pd.DataFrame) -> list[Lane]:
     found: dict[Any, Any] = dict(where.iloc[timed].groupby(keys, sort=True, dropna=False).indices)
     for (device, stream, thread), places in found.items():
         own = timed[places]
-        own = own[np.lexsort((own, -time_ns[own], start_ns[own]))]
+        # Of ops that start together the enclosing one stands first already; self times don't tell which it is.
+        longest = -time_ns[own] if pd.notna(stream) else np.zeros(len(own), np.int64)
+        own = own[np.lexsort((own, longest, start_ns[own]))]
         name = f"stream {stream}" if pd.notna(stream) else f"thread {thread}" if pd.notna(thread) else "CPU"
         name = f"{device} {name}" if several else name
         if pd.isna(stream):

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from kernelroof.models.ops import TracedOp
+from kernelroof.roofline.place import GROUP, numbers, shared_work
 
 TERMS = (
     "ideal_ns",
@@ -89,7 +90,8 @@ def terms(ops: pd.DataFrame, kernels: pd.DataFrame, sheet: Roof | None, measured
 
     Args:
         ops: of `op_frame`.
-        kernels: rows of kernels.csv: `time_ns`, `ideal_ns` (null where FLOPs or bytes are not known), `count`.
+        kernels: rows of kernels.csv: `time_ns`, `ideal_ns` (null where FLOPs or bytes are not known), `count`;
+            of kernels that are one op together, the group's FLOPs and bytes stand for theirs.
         sheet: the datasheet's roof; None where there is none: then `roofs_ns` is 0.
         measured: the ceilings that `ideal_ns` was computed with.
         clock: what was idle, at the same time, and added by the recording.
@@ -102,9 +104,14 @@ def terms(ops: pd.DataFrame, kernels: pd.DataFrame, sheet: Roof | None, measured
     each = first.ns(products["flops"], products["least_bytes"]).sum()
     other = first.ns(rest["flops"], rest["least_bytes"]).sum()
     everything = measured.ns(ops["flops"], ops["least_bytes"]).sum()
-    known = kernels["ideal_ns"].notna()
+    shared = shared_work(kernels)
+    known = kernels["ideal_ns"].notna().to_numpy(bool) | shared
     number = kernels["count"].to_numpy(dtype=np.float64)
     at_roof = (kernels["ideal_ns"].to_numpy(dtype=np.float64, na_value=0.0) * number).sum()
+    if shared.any():
+        groups = kernels[shared].drop_duplicates(GROUP)
+        together = measured.ns(numbers(groups["group_flops"]), numbers(groups["group_bytes"]))
+        at_roof += (together * numbers(groups["count"])).sum()
     lasted = kernels["time_ns"].to_numpy(dtype=np.float64, na_value=0.0) * number
     totals = [whole, each, each + other, everything, at_roof, lasted[known].sum(), lasted.sum()]
     rounded = [round(float(total)) for total in totals]

@@ -10,7 +10,7 @@ import pytest
 from kernelroof.models.errors import UsageError
 from kernelroof.profile.cli import main
 from kernelroof.profile.picture_options import parse_formats
-from kernelroof.profile.pictures import files_of
+from kernelroof.profile.pictures import files_of, slug
 
 
 def test_formats_are_read_in_order_each_once() -> None:
@@ -39,3 +39,9 @@ def test_drawing_loads_no_torch() -> None:
     code = "import sys, kernelroof.profile.pictures, kernelroof.profile.pictures_command; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_names_of_files_stay_short_however_long_a_kernels_is() -> None:
+    long = "graph_1_cpp_fused_" + "scaled_dot_product_flash_attention_" * 9
+    assert slug(long) == "graph_1_cpp_fused_" + "scaled_dot_product_flash_attention_" * 2 + "scaled_dot_p"
+    assert slug("(sample) aten::argmax <a, b>") == "sample_aten_argmax_a_b"

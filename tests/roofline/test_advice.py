@@ -94,7 +94,9 @@ def summary(**more):
 def answers(terms, *, on_gpu=False, kernels=None):
     modules = pd.DataFrame([{**row(), "recoverable_ns": 2e8, "time_ns": 3e8}])
     table = pd.DataFrame([row()] if kernels is None else kernels)
-    return dict(phase_answers(summary(), modules, table, {**dict.fromkeys(TERMS, 0), **terms}, setting(on_gpu=on_gpu)))
+    kinds = pd.DataFrame({"kind": ["cache", "attention"], "recoverable_ns": [1.2e8, 8e7]})
+    terms = {**dict.fromkeys(TERMS, 0), **terms}
+    return dict(phase_answers(summary(), modules, kinds, table, terms, setting(on_gpu=on_gpu)))
 
 
 def test_a_phases_answers_by_hand():
@@ -106,6 +108,8 @@ def test_a_phases_answers_by_hand():
     assert "40.0 ms for no kernel running" in bounds
     assert "80 % of their time" in bounds
     assert "model.layers.*.mlp.up_proj: 20.0 ms per step recoverable of 30.0 ms" in found["Which module wastes most?"]
+    by_kind = "By kind of work, cache: 12.0 ms per step, 12 % of the wall time."
+    assert found["Which module wastes most?"].endswith(by_kind)
     # Idle time is the larger: it comes first.
     assert found["What to do?"].startswith("1. no kernel runs for 40.0 ms per step (40 %)")
     assert "up to 2.00 ms per step" in found["What to do?"]
@@ -118,6 +122,12 @@ def test_cuda_graphs_are_for_gpus_and_only_where_the_device_is_idle():
     # The gaps are the recording's own: the bare run does not have them.
     assert "no kernel runs" not in answers({**idle, "dilation_ns": -4 * 10**8}, on_gpu=True)["What to do?"]
     assert "no kernel runs" not in answers({}, on_gpu=True)["What to do?"]
+
+
+def test_what_is_lost_of_the_bare_time_is_without_the_recordings_own():
+    found = answers({"kernels_ns": 2 * 10**8, "idle_ns": 4 * 10**8, "dilation_ns": -3 * 10**8}, on_gpu=True)
+    lost = "lost: 20.0 ms for kernels slower than their roofs, 10.0 ms for no kernel running"
+    assert lost in found["What bounds it?"]
 
 
 def test_what_the_counters_said_of_a_kernel_stands_in_the_answer():

@@ -269,6 +269,20 @@ def test_the_sentence_of_a_kernel_is_of_a_typical_launch() -> None:
     assert mixed["verdict"].endswith("(so for 56 % of its time)")
 
 
+def test_launches_without_a_bound_are_alike_only_for_one_cause() -> None:
+    """Bytes beyond the roof are inconsistent; FLOPs that nobody counted are not."""
+    same = {"kernel": "same"}
+    silent = {**same, "flops": None, "flops_by_type": None, "reasons": '{"flops": "silent"}'}
+    beyond = {**same, "dram_read_bytes": 5_000_000_000, "dram_bytes": 5_300_000_000}
+    found = kernels_of(on_clock(placed(silent, silent, beyond), "ncu")).iloc[0]
+    assert found["bound"] == "unknown"
+    assert found["verdict"].startswith("not judged: FLOPs: silent")
+    assert found["verdict"].endswith("(so for 67 % of its time)")
+    alone = kernels_of(on_clock(placed(silent, beyond, {**beyond, "dram_bytes": 5_400_000_000}), "ncu")).iloc[0]
+    assert alone["verdict"].startswith("inconsistent")
+    assert alone["verdict"].endswith("(so for 67 % of its time)")
+
+
 class Caught:
     """The figure that a card would have written."""
 

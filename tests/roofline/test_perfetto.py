@@ -158,6 +158,13 @@ def test_ops_of_a_thread_enclose_one_another():
     assert "part of" not in found["lonely"]["args"]
 
 
+def test_of_ops_that_start_together_the_first_encloses_the_other():
+    rows = [launch(0, 10, kernel="aten::linear"), launch(0, 50, ordinal=1, kernel="aten::mm")]
+    found = table(LAUNCHES, [{**row, "thread": 1} for row in rows])
+    slices = [e for e in trace_events(found, table(KERNELS, [kernel(group=0)])) if e["ph"] == "X" and e["tid"] == 11]
+    assert [(e["name"], e["ts"], e["dur"]) for e in slices] == [("linear", 0.0, 0.06), ("mm", 0.0, 0.05)]
+
+
 def test_kernels_of_a_stream_at_the_same_time_get_tracks_of_their_own():
     rows = [launch(s, 100, ordinal=i, stream=7) for i, s in enumerate((0, 50, 100, 160))]
     events = list(trace_events(table(LAUNCHES, rows), table(KERNELS, [])))

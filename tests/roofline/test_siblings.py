@@ -87,5 +87,29 @@ def test_the_first_layer_is_said_to_be_the_first_and_a_single_sample_is_said():
     assert "first" not in odd_layers(kernels([[100, 200, 100, 100]]))["words"].iloc[0]
 
 
+def test_only_the_first_layer_of_a_pass_is_excused():
+    """Of siblings further down, none is the first of a pass; 10 comes after 2, whatever its name sorts like."""
+    times = [[100] * 8 + [50, 50, 80, 50, 50]] * 3
+    found = odd_layers(kernels(times, work=[1000] * 8 + [500] * 5))
+    assert found["layer"].tolist() == ["model.layers.10"]
+    assert "first" not in found["words"].iloc[0]
+
+
+def test_layers_whose_work_only_a_group_of_kernels_tells_are_no_siblings_of_others():
+    """A window's attention in two kernels: neither has FLOPs, but the group has."""
+    times = [[100, 100, 60, 100, 100, 60, 100, 100, 60]] * 5
+    rows = kernels(times)
+    window = rows["module"].isin([f"model.layers.{i}.self_attn" for i in (2, 5, 8)])
+    attention = rows["module"].str.endswith("self_attn")
+    rows = rows.assign(
+        group_flops=np.where(attention, np.where(window, 300, 1000), np.nan),
+        group_bytes=np.where(attention, np.where(window, 3000, 10000), np.nan),
+        flops=rows["flops"].mask(attention),
+        dram_read_bytes=rows["dram_read_bytes"].mask(attention),
+    )
+    assert odd_layers(rows).empty
+    assert len(odd_layers(rows.assign(group_flops=None, group_bytes=None))) == 3
+
+
 def test_a_table_without_layers_has_no_odd_ones():
     assert odd_layers(kernels([])).empty

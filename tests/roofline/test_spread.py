@@ -17,6 +17,7 @@ from kernelroof.roofline.spread import (
     FIGURES,
     LAUNCH,
     all_steps,
+    levelled,
     role_steps,
     step_spread,
     trend,
@@ -146,6 +147,16 @@ def test_a_slow_recording_is_seen_though_its_times_were_brought_to_the_same_tota
     found = one(step_spread(steps), "kernel", "prefill")
     assert found["step_median_ns"] == pytest.approx(110)
     assert found["between_pct"] == pytest.approx(100 * 10 / 110)
+
+
+@pytest.mark.parametrize("paces", [(1.0, 1.1, 1.2), (1.0, 0.5, 0.8), (1.0, 3.0)])
+def test_the_middle_recording_is_on_the_bare_clock_whichever_was_first(paces) -> None:
+    """Each was brought to 100 ns; the bare run's median is 100 ns too, so 100 ns is the middle of the spread."""
+    one_of = [role_steps(table([row("prefill", 0, UP, 100)]), i, {"prefill": pace}) for i, pace in enumerate(paces)]
+    steps = levelled(all_steps(one_of))
+    found = one(step_spread(steps), "kernel", "prefill")
+    assert found["step_median_ns"] == pytest.approx(100)
+    assert found["step_max_ns"] / found["step_min_ns"] == pytest.approx(max(paces) / min(paces))
 
 
 def test_prefill_has_one_sample_a_recording() -> None:

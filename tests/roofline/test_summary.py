@@ -11,6 +11,7 @@ from kernelroof.roofline.place import place
 from kernelroof.roofline.summary import (
     estimate_points,
     kernel_table,
+    kind_table,
     label_of,
     module_table,
     phase_summary,
@@ -180,3 +181,38 @@ def test_estimate_points_by_kind() -> None:
     got = estimate_points(OPS, "decode")
     assert got["phase"] == (180_001_000, 350_008_000)
     assert got["modules"] == {"mlp": (80_000_000, 160_000_000), "head": (100_001_000, 190_008_000)}
+
+
+def test_a_kind_of_work_is_summed_over_modules_and_a_module_split_by_kind():
+    attention = "model.layers.{}.self_attn"
+    run = placed(
+        (attention.format(0), "cache", "aten::cat", 5_000_000, 0, 1_000_000),
+        (attention.format(1), "cache", "aten::cat", 3_000_000, 0, 1_000_000),
+        (attention.format(0), "attention", "aten::sdpa", 2_000_000, 0, 1_000_000),
+        ("lm_head", "head", "aten::mm", 2_500_000, 100_000_000, 190_000_000),
+    )
+    table = kind_table(run, "decode", wall_ns=WALL_NS, ceilings=MACHINE).set_index("kind")
+    # 1 MB at 100 GB/s are 10 us.
+    assert table["recoverable_ns"].to_dict() == {"cache": 7_980_000, "attention": 1_990_000, "head": 600_000}
+    assert table.index.tolist() == ["cache", "attention", "head"]
+    assert table["share_pct"].tolist() == pytest.approx([80, 20, 25])
+
+
+def test_kernels_of_one_op_are_judged_together_in_their_kind():
+    split = {"group": [7, 7], "group_flops": [40_000_000] * 2, "group_bytes": [80_000_000] * 2}
+    rows = [(UP.format(0), "mlp", "gemm", 600_000, None, None), (UP.format(0), "mlp", "reduce", 400_000, None, None)]
+    table = kind_table(placed(*rows, **split), "decode", wall_ns=WALL_NS, ceilings=MACHINE)
+    assert table["recoverable_ns"].tolist() == [200_000]
+
+
+def test_what_prepares_an_op_does_not_do_its_work_again():
+    """A memset beside the kernel of its op: the op's work stands on both rows' group, and is counted once."""
+    group = {"group": [7, 7], "group_flops": [40_000_000] * 2, "group_bytes": [80_000_000] * 2}
+    rows = [
+        (UP.format(0), "mlp", "gemm", 1_000_000, 40_000_000, 80_000_000),
+        (UP.format(0), "mlp", "Memset", 2_000, None, None),
+    ]
+    table = module_table(placed(*rows, **group), "decode", wall_ns=WALL_NS, ceilings=MACHINE)
+    assert table["flops"].tolist() == [40_000_000]
+    assert table["recoverable_ns"].tolist() == [200_000]
+    assert table["unplaced_ns"].tolist() == [2_000]

@@ -47,10 +47,21 @@ def test_a_row_by_hand():
         "intensity": 0.005,
         "ridge_flop_per_byte": 10.0,
         "pct_of_roof": 75.0,
+        "mfu_pct": 0.025,  # 2 MFLOP in 8 ms are 250 MFLOP/s
+        "mbu_pct": 50.0,
         "top_recoverable_ms": 0.125,
     }
     assert {name: made[name] for name in expected} == pytest.approx(expected)
     assert (made["model_bound"], made["kernels_bound"], made["doubts"]) == ("memory", "memory", None)
+
+
+def test_a_share_of_the_roof_is_of_the_kernels_that_have_one():
+    wall = {"bare_min_ns": 8e6, "bare_max_ns": 8e6, "gap_ns": 2e6, "doubts": []}
+    identity = {"batch": 1, "prompt": 8, "output": 4}
+    some = summary()._replace(unplaced=10, unplaced_ns=1e6)
+    assert point_row(identity, some, wall, 0, ROOFS, {})["pct_of_roof"] == pytest.approx(90.0)
+    none = summary()._replace(unplaced=40, unplaced_ns=6e6, ideal_ns=0.0)
+    assert point_row(identity, none, wall, 0, ROOFS, {})["pct_of_roof"] is None
 
 
 def test_tokens_of_a_prefill_are_those_of_the_prompt():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelroof.models.ops import TracedOp
-from kernelroof.roofline.waterfall import TERMS, Roof, phase_clock, terms, waterfall_table
+from kernelroof.roofline.waterfall import TERMS, Clock, Roof, op_frame, phase_clock, terms, waterfall_table
 
 SHEET, MEASURED = Roof(2e12, 2e11), Roof(1e12, 1e11)
 MODULES = ("model.layers.0.mlp", "model.layers.0.self_attn", "model.layers.1.mlp", "lm_head", "model.norm")
@@ -85,8 +85,6 @@ CLOCK = {"gap_ns": 5_000, "overlap_ns": 400, "recorded_ns": 40_000, "bare_ns": 3
 
 
 def base(ops=BASE, rows=RAN, clock=CLOCK, sheet=SHEET, measured=MEASURED):
-    from kernelroof.roofline.waterfall import op_frame
-
     return terms(op_frame(ops), frame(rows), sheet, measured, phase_clock(clock, scaled=False))
 
 
@@ -127,3 +125,22 @@ def test_by_hand():
 
 def test_without_a_datasheet_its_term_is_nothing():
     assert base(sheet=None)["roofs_ns"] == 0
+
+
+def test_an_op_in_several_kernels_is_at_its_roof_once_and_no_kernel_of_no_op():
+    """A product split into two kernels, neither with FLOPs of its own, against the same product in one kernel."""
+    group = {"step": 0, "group": 7, "group_flops": 4 * 10**6, "group_bytes": 10**6}
+    split = frame([kernel("a", 9_000, None), kernel("a", 4_000, None)]).assign(**group, flops=pd.NA)
+    whole = frame([kernel("a", 13_000, 10_000.0)])  # 1 MB at 100 GB/s
+    ops = op_frame([op("a", 4 * 10**6, 10**6)])
+    found = terms(ops, split, None, MEASURED, Clock())
+    assert found == terms(ops, whole, None, MEASURED, Clock())
+    assert (found["traffic_ns"], found["kernels_ns"], found["unmatched_ns"]) == (0, 3_000, 0)
+
+
+def test_what_prepares_an_op_does_not_do_its_work_again():
+    group = {"step": 0, "group": 7, "group_flops": 4 * 10**6, "group_bytes": 10**6}
+    rows = frame([kernel("a", 12_000, 10_000.0), kernel("a", 1_000, None)])
+    rows = rows.assign(**group, flops=pd.array([4 * 10**6, None], dtype="Int64"))
+    found = terms(op_frame([op("a", 4 * 10**6, 10**6)]), rows, None, MEASURED, Clock())
+    assert (found["traffic_ns"], found["kernels_ns"], found["unmatched_ns"]) == (0, 2_000, 1_000)

@@ -237,3 +237,11 @@ def test_a_launch_without_any_metric():
     row = counters(NcuPage("report", identity, nothing, nothing, {})).iloc[0]
     assert row["kernel"] == "k"
     assert row.isna()["time_ns"]
+
+
+@pytest.mark.parametrize(("way", "other"), [("read", "write"), ("write", "read")])
+def test_the_sum_of_both_ways_lacks_the_one_that_was_not_counted(texts, way, other):
+    row = only(texts, {f"dram__bytes_{way}.sum": ("byte", 4096)})
+    assert row[f"dram_{way}_bytes"] == 4096
+    assert row.isna()["dram_bytes"]
+    assert reasons_of(row)["dram_bytes"] == f"dram__bytes_{other}.sum or dram__bytes_op_{other}.sum not in the report"
