@@ -26,7 +26,7 @@ right before those of a module."""
 
 
 _EXPLAIN_EPILOG = """examples:
-  kernelroof explain runs/a                                   the phases and their kinds of modules
+  kernelroof explain runs/a                                   the phases and their kinds of work
   kernelroof explain runs/a --phase decode                    what bounds it, its modules, its kernels
   kernelroof explain runs/a --phase decode --module mlp       where its time goes, its layers side by side
   kernelroof explain runs/a --phase decode --kernel 1         launches, counters, spread, what to do
@@ -77,7 +77,9 @@ def add_run_commands(commands: argparse._SubParsersAction[Any]) -> None:
         _EXPLAIN_EPILOG,
     )
     explain.add_argument("run", metavar="RUN", help="a run folder of `kernelroof profile`")
-    explain.add_argument("--phase", choices=("prefill", "decode"), help="one phase (default: all; below: decode)")
+    explain.add_argument(
+        "--phase", choices=("prefill", "decode"), help="one phase (without it all; with --module or --kernel, decode)"
+    )
     explain.add_argument(
         "--module", metavar="PATH", help="a module or layer: mlp, layers.1, model.layers.*.mlp.up_proj"
     )
