@@ -59,7 +59,8 @@ def phase_view(run: FinishedRun, name: str) -> PhaseView:
     if name not in run.walls:
         raise UsageError(f"the run has no phase {name}", f"It has {', '.join(run.walls)}.")
     tables = run.phase(name)
-    answers = phase_answers(*tables, run.terms(name), run.setting(name))
+    doubts = run.walls[name]["doubts"]
+    answers = phase_answers(*tables, run.terms(name), run.setting(name), doubts)
     counted = run.counted
     return PhaseView(
         name=name,
@@ -72,4 +73,6 @@ def phase_view(run: FinishedRun, name: str) -> PhaseView:
         parts=run.waterfall[run.waterfall["phase"] == name],
         answers=answers,
         counted=None if counted is None else counted[counted["phase"] == name],
+        repeats=run.repeats[run.repeats["phase"] == name],
+        doubts=doubts,
     )

@@ -46,6 +46,10 @@ class FinishedRun:
         self.record = self._json(RUN)
         if not isinstance(self.record.get("identity"), dict):
             raise OutputError(f"{self.path / RUN} has no identity", _ANOTHER)
+        if self.identity.get("command") == "measured sweep":
+            points = [str(p.parent) for p in sorted(self.path.glob(f"points/*/{RUN}"))]
+            hint = f"Give the folder of one of them: {', '.join(points[:4])}{', …' if len(points) > 4 else ''}."
+            raise UsageError(f"{path} holds a sweep of many runs", hint if points else _ANOTHER)
         if not unfinished and self.record.get("status") != "complete":
             raise UsageError(f"{path} holds no finished run", "Finish it: give the same command and the same --out.")
         if "driver" not in self.identity:
@@ -174,6 +178,7 @@ class FinishedRun:
     def phase(self, phase: str) -> PhaseTables:
         """The tables of one phase, as every view of the run shows them."""
         from kernelroof.roofline.advice import sentences
+        from kernelroof.roofline.outliers import outliers
         from kernelroof.roofline.spread import with_spread
         from kernelroof.roofline.summary import kernel_table, kind_table, module_table, phase_summary
 
@@ -193,6 +198,7 @@ class FinishedRun:
         known = self.ops if self.sources.get("timeline") == "torch" else None
         kernels = with_spread(kernel_table(self.kernels, phase, ops=known, **shared), self.spread, phase)
         counted = None if self.counted is None else self.counted[self.counted["phase"] == phase]
+        kernels["few"] = outliers(kernels, self.kernels[self.kernels["phase"] == phase], self.steps(phase))
         kernels["advice"] = sentences(kernels, self.setting(phase), counted)
         return PhaseTables(summary, modules, kind_table(self.kernels, phase, **shared), kernels)
 
@@ -221,5 +227,8 @@ class FinishedRun:
             raise OutputError(f"{path} can't be read ({' '.join(str(error).split())})", _ANOTHER) from error
         lacking = [c for c in wanted if c not in table.columns]
         if lacking:
-            raise OutputError(f"{path} has no column {', '.join(lacking[:4])}", _ANOTHER)
+            raise OutputError(
+                f"{path} has no column {', '.join(lacking[:4])}: another version of kernelroof wrote it",
+                "Profile again with this version, or read it with the version that wrote it.",
+            )
         return table

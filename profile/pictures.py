@@ -16,6 +16,7 @@ from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.figure import with_format
 from kernelroof.roofline.plot import phase_limits, phase_roofline
 from kernelroof.roofline.plot_kernel import kernel_limits, kernel_roofline
+from kernelroof.roofline.steady import short_doubts
 from kernelroof.roofline.summary import estimate_points, top_kernels
 
 _LONGEST = 100
@@ -66,7 +67,7 @@ def draw_all(run: Drawable, folder: Path, what: str, *, top: int, formats: Seque
     names: dict[str, Any] = {}
     for phase, wall in run.walls.items():
         steps = f"; sums over {run.steps(phase)} steps" if run.steps(phase) > 1 else ""
-        warned = f"\n{wall['doubts'][0].split(':')[0]} (see wall.json)" if wall["doubts"] else ""
+        warned = f"\nin doubt: {short_doubts(wall['doubts'])}" if wall["doubts"] else ""
         subtitle = f"{what}{steps}{warned}"
         path = folder / f"roofline_{phase}.png"
         phase_roofline(

@@ -91,7 +91,7 @@ def phase_input(run: FinishedRun, name: str) -> PhaseInput:
         verdict=verdict(summary),
         facts=facts(summary),
         doubts=wall["doubts"],
-        answers=phase_answers(*tables, terms, run.setting(name)),
+        answers=phase_answers(*tables, terms, run.setting(name), wall["doubts"]),
         waterfall=terms,
         model=run.model_cost(name),
         estimates=estimate_points(run.ops, name)["modules"],

@@ -77,7 +77,9 @@ def add_run_commands(commands: argparse._SubParsersAction[Any]) -> None:
         _EXPLAIN_EPILOG,
     )
     explain.add_argument("run", metavar="RUN", help="a run folder of `kernelroof profile`")
-    explain.add_argument("--phase", choices=("prefill", "decode"), help="one phase (default: all; below: decode)")
+    explain.add_argument(
+        "--phase", choices=("prefill", "decode"), help="one phase (without it all; with --module or --kernel, decode)"
+    )
     explain.add_argument(
         "--module", metavar="PATH", help="a module or layer: mlp, layers.1, model.layers.*.mlp.up_proj"
     )

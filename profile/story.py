@@ -11,7 +11,7 @@ from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.roofline.card import estimate_card
 from kernelroof.roofline.siblings import odd_layers
 from kernelroof.roofline.spread_text import samples
-from kernelroof.roofline.text import new_console, print_conventions, print_phase
+from kernelroof.roofline.text import new_console, print_conventions, print_phase, wrapped
 from kernelroof.roofline.units import counted, seconds
 from kernelroof.roofline.waterfall_text import waterfall_lines
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from kernelroof.profile.pipeline import Pipeline
 
+WHAT_TO_DO = "what to do:"
 _TO_DO = 3
 """Kernels with advice, and odd layers, shown of a phase."""
 
@@ -37,7 +38,7 @@ def tell(run: Pipeline) -> None:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         console.print()
         for line in to_do(tables.kernels, odd[odd["phase"] == phase]["words"].tolist()):
-            console.print(line, markup=False, highlight=False)
+            wrapped(console, line, indent="" if line == WHAT_TO_DO else "  ")
     for line in compiled_lines(run.folder.path) if run.compiled else []:
         console.print(line, markup=False, soft_wrap=True)
     print_conventions(console, run.ceilings)
@@ -45,11 +46,11 @@ def tell(run: Pipeline) -> None:
     for line in counting(run):
         console.print(line, markup=False, soft_wrap=True)
     for phase in run.walls:
-        console.print(clocks(run, phase), markup=False)
-        console.print(samples(finished.spread, phase), markup=False)
+        wrapped(console, clocks(run, phase))
+        wrapped(console, samples(finished.spread, phase))
     lost = sum(1 for _ in run.folder.file("unmatched.csv").open(encoding="utf-8")) - 1
     if lost:
-        console.print(f"{lost} traced ops were not found in the recording: see unmatched.csv", style="yellow")
+        wrapped(console, f"{lost} traced ops were not found in the recording: see unmatched.csv", "yellow")
     console.print(f"run folder: {run.folder.path}", markup=False)
     console.print("  report.html: all of this to look around in, one file for any browser", markup=False)
     console.print(f"  kernelroof explain {shlex.quote(str(run.folder.path))}: down to a module or kernel", markup=False)
@@ -64,8 +65,8 @@ def to_do(kernels: pd.DataFrame, odd: Sequence[str]) -> list[str]:
     most = kernels[kernels["recoverable_ns"].fillna(0) > 0].head(_TO_DO)
     lines = [f"{label}: {words}" for label, words in zip(most["label"], most["advice"], strict=True)]
     more = [f"and {counted(len(odd) - _TO_DO, 'other layer')}"] if len(odd) > _TO_DO else []
-    return [*(["what to do:"] if lines else []), *(f"  {i}. {w}" for i, w in enumerate(lines, start=1)),
-            *(f"  ! {words}" for words in [*odd[:_TO_DO], *more])]  # fmt: skip
+    return [*([WHAT_TO_DO] if lines else []), *(f"{i}. {w}" for i, w in enumerate(lines, start=1)),
+            *(f"! {words}" for words in [*odd[:_TO_DO], *more])]  # fmt: skip
 
 
 def counting(run: Pipeline) -> list[str]:

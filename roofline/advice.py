@@ -6,13 +6,16 @@ op choose the words. What is not known is said, with the way to know it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
+from kernelroof.parsers.kernel_names import cut
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.compiled_match import DISPATCH
-from kernelroof.roofline.place import HEALTHY_PCT
+from kernelroof.roofline.large_rows import LARGE, reason_of, without_verdict
+from kernelroof.roofline.place import HEALTHY_PCT, TOLERANCE_PCT
+from kernelroof.roofline.steady import short_doubts
 from kernelroof.roofline.summary import PhaseSummary
 from kernelroof.roofline.units import fixed, quantity, seconds
 from kernelroof.roofline.verdict import NOT_COUNTED
@@ -66,10 +69,12 @@ def sentence(row: Mapping[Any, Any], setting: Setting) -> str:
     """The sentence for one kernel role; see `sentences`."""
     if pd.isna(row["time_ns"]):
         return "estimated, but not recorded: nothing to change"
-    bound, name = str(row["bound"]), f"{row['op']} {row['kernel']}".lower()
+    bound, name, few = str(row["bound"]), f"{row['op']} {row['kernel']}".lower(), row.get("few")
     if bound == "unknown":
         reason = "figures are missing" if pd.isna(row["reason"]) else str(row["reason"])
-        return f"not judged: {reason}"
+        return f"not judged: {reason}" + (f"; {few}" if isinstance(few, str) else "")
+    if isinstance(few, str):
+        return few
     if DISPATCH.search(str(row["kernel"])):
         return "what torch.compile does around its kernels, on the CPU: a larger batch, or CUDA graphs on a GPU"
     if str(row["reason"]).startswith("no work"):
@@ -134,8 +139,12 @@ def _share(row: Mapping[Any, Any]) -> str:
     pct = float(row["pct_of_roof"])
     if str(row["bound"]) in ("latency", "inefficient") and pct >= HEALTHY_PCT:
         # The bound is that of most of its time; a few launches, with operands in a cache, can lift the mean.
-        return f"{bound} for most of its time, though {_percent(pct)} of its roof on the whole"
-    return f"{bound}, {_percent(pct)} of its roof"
+        return f"{bound} for most of its time, though {_percent(pct)} of its roof on the whole{_above(pct)}"
+    return f"{bound}, {_percent(pct)} of its roof{_above(pct)}"
+
+
+def _above(pct: float) -> str:
+    return " (operands in a cache, or the roof was measured too low)" if pct > TOLERANCE_PCT else ""
 
 
 def phase_answers(
@@ -145,17 +154,19 @@ def phase_answers(
     kernels: pd.DataFrame,
     terms: Mapping[str, int],
     setting: Setting,
+    doubts: Sequence[str] = (),
 ) -> list[tuple[str, str]]:
     """What a reader asks first, answered with figures per step: what bounds it, what wastes most, what to do.
 
     Args:
         modules, kinds, kernels: `summary.module_table`, `summary.kind_table`, `summary.kernel_table`.
         terms: the phase's terms of `kernelroof.roofline.waterfall`.
+        doubts: why the phase's figures may not be trusted.
     """
     return [
         ("What bounds it?", _what_bounds(summary, terms, setting)),
-        ("Which module wastes most?", _what_wastes(summary, modules, kinds)),
-        ("What to do?", _what_to_do(summary, kernels, terms, setting)),
+        ("Which module wastes most?", _what_wastes(summary, modules, kinds, kernels)),
+        ("What to do?", _what_to_do(summary, kernels, terms, setting, doubts)),
     ]
 
 
@@ -178,8 +189,7 @@ def _what_bounds(summary: PhaseSummary, terms: Mapping[str, int], setting: Setti
     spent = {**terms, "idle_ns": _idle_ns(terms)}
     lost = sorted(((spent[t], t) for t in _LOSSES if spent.get(t, 0) > 0), reverse=True)[:3]
     said = ", ".join(f"{_time(ns, summary)} for {WORDS[t]}" for ns, t in lost)
-    each = " per step" if summary.steps > 1 else ""
-    parts.append(f"It takes {_time(summary.wall_ns, summary)}{each}" + (f"; lost: {said}" if said else ""))
+    parts.append(f"It takes {_time(summary.wall_ns, summary)}{_each(summary)}" + (f"; lost: {said}" if said else ""))
     parts.append(
         f"its kernels are {_BOUNDS.get(summary.bound, summary.bound)} for {summary.bound_pct:.0f} % of their time"
     )
@@ -195,24 +205,48 @@ _BOUNDS = {
 }
 
 
-def _what_wastes(summary: PhaseSummary, modules: pd.DataFrame, kinds: pd.DataFrame) -> str:
+def _what_wastes(summary: PhaseSummary, modules: pd.DataFrame, kinds: pd.DataFrame, kernels: pd.DataFrame) -> str:
     known = modules.dropna(subset=["recoverable_ns"])
     if known.empty or not float(known["recoverable_ns"].sum()):
-        return "Nothing that is known to be recoverable."
+        return f"Nothing that is known to be recoverable.{_unjudged(summary, kernels)}"
     worst = known.sort_values("recoverable_ns", ascending=False, kind="stable").iloc[0]
-    most = kinds.sort_values("recoverable_ns", ascending=False, kind="stable").iloc[0]
-    each = " per step" if summary.steps > 1 else ""
-    share = 100 * float(most["recoverable_ns"]) / summary.wall_ns if summary.wall_ns else 0.0
-    return (
+    each = _each(summary)
+    words = (
         f"{worst['role']}: {_time(worst['recoverable_ns'], summary)}{each} recoverable of "
-        f"{_time(worst['time_ns'], summary)}. By kind of work, {most['kind']}: "
-        f"{_time(most['recoverable_ns'], summary)}{each}, {_percent(share)} of the wall time."
+        f"{_time(worst['time_ns'], summary)}."
+    )
+    if len(kinds):
+        most = kinds.sort_values("recoverable_ns", ascending=False, kind="stable").iloc[0]
+        share = 100 * float(most["recoverable_ns"]) / summary.wall_ns if summary.wall_ns else 0.0
+        words += (
+            f" By kind of work, {most['kind']}: {_time(most['recoverable_ns'], summary)}{each}, {_percent(share)} of "
+            "the wall time."
+        )
+    return words + _unjudged(summary, kernels)
+
+
+def _unjudged(summary: PhaseSummary, kernels: pd.DataFrame) -> str:
+    """How much time has no verdict, of which kernel most, and why; empty where it is little."""
+    rows = without_verdict(kernels)
+    lost = float(rows["time_ns"].sum())
+    if not lost > LARGE * summary.wall_ns:
+        return ""
+    most = rows.iloc[0]
+    return (
+        f" {_time(lost, summary)}{_each(summary)} ({_percent(100 * lost / summary.wall_ns)}) have no verdict, most of "
+        f"it in {cut(str(most['label']), 60)} ({_time(most['time_ns'], summary)}): {reason_of(most)}."
     )
 
 
-def _what_to_do(summary: PhaseSummary, kernels: pd.DataFrame, terms: Mapping[str, int], setting: Setting) -> str:
+def _what_to_do(
+    summary: PhaseSummary,
+    kernels: pd.DataFrame,
+    terms: Mapping[str, int],
+    setting: Setting,
+    doubts: Sequence[str],
+) -> str:
     known = kernels.dropna(subset=["recoverable_ns"]).sort_values("recoverable_ns", ascending=False, kind="stable")
-    each = " per step" if summary.steps > 1 else ""
+    each = _each(summary)
     steps = []
     idle = _idle_ns(terms)
     for row in known.head(2).to_dict("records"):
@@ -229,10 +263,31 @@ def _what_to_do(summary: PhaseSummary, kernels: pd.DataFrame, terms: Mapping[str
         cure = " or ".join([*ways, "a larger batch"])
         share = _percent(100 * idle / summary.wall_ns)
         steps.append((idle, f"no kernel runs for {_time(idle, summary)}{each} ({share}), Python and dispatch: {cure}"))
-    if not steps:
-        return "Nothing measured stands out; the model itself would have to do less."
+    rows = without_verdict(kernels)
+    lost = float(rows["time_ns"].sum())
+    if lost > LARGE * summary.wall_ns:
+        share = _percent(100 * lost / summary.wall_ns)
+        steps.append((lost, f"{_time(lost, summary)}{each} ({share}) have no verdict: {_way_to_know(setting)}"))
     steps.sort(key=lambda s: -s[0])
-    return " ".join(f"{n}. {words}." for n, (_, words) in enumerate(steps, start=1))
+    found = [words for _, words in steps]
+    if doubts:
+        found.insert(0, f"first run again on a quiet machine, the figures are in doubt ({short_doubts(doubts)})")
+    nothing = "Nothing measured stands out; the model itself would have to do less"
+    if not found:
+        return f"{nothing}."
+    found += [] if steps else [nothing]
+    return " ".join(f"{n}. {words}." for n, words in enumerate(found, start=1))
+
+
+def _way_to_know(setting: Setting) -> str:
+    ways = (["profile without --compile, which judges the same ops one by one"] if setting.compiled else []) + (
+        ["profile with --counters ncu, which counts them"] if setting.on_gpu else []
+    )
+    return ", or ".join(ways) or "the reasons are in kernels.csv"
+
+
+def _each(summary: PhaseSummary) -> str:
+    return " per step" if summary.steps > 1 else ""
 
 
 def _idle_ns(terms: Mapping[str, int]) -> int:

@@ -7,6 +7,7 @@ number of a kernel is its place, from 1, in the phase's kernel table: most recov
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -51,10 +52,14 @@ class PhaseView(NamedTuple):
     answers: Sequence[tuple[str, str]]
     counted: pd.DataFrame | None
     """counted.csv of the phase"""
+    repeats: pd.DataFrame | None = None
+    """repeats.csv of the phase"""
+    doubts: Sequence[str] = ()
+    """why its figures may not be trusted"""
 
 
 def overview(view: PhaseView) -> dict[str, Any]:
-    """A phase: the model's ideal and the wall time, its kinds, modules and kernels, and layers that are odd."""
+    """A phase: the model's ideal and the wall time, its kinds of work, modules, kernels, and layers that are odd."""
     own = view.summary
     return {
         "phase": view.name,
@@ -63,6 +68,7 @@ def overview(view: PhaseView) -> dict[str, Any]:
         "wall_ns": _each(own.wall_ns, view),
         "kernel_ns": _each(own.kernel_ns, view),
         "recoverable_ns": _each(own.recoverable_ns, view),
+        "doubts": list(view.doubts),
         "answers": [{"question": q, "answer": a} for q, a in view.answers],
         "terms_ns": {t: int(ns) / view.steps for t, ns in _terms(view.parts[view.parts["scope"] == "phase"]).items()},
         "kinds": [{"kind": str(r["kind"]), **_times(r, view)} for r in _records(view.kinds)],
@@ -100,10 +106,13 @@ def module_view(view: PhaseView, name: str) -> dict[str, Any]:
     """
     rows = with_roles(view.rows[[matches(str(m), name) for m in view.rows["module"]]])
     if rows.empty:
-        known = sorted({role_of(str(m)) for m in view.rows["module"]})
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known[:5]
-        raise UsageError(f"no module {name!r} ran in {view.name}", f"Such as: {', '.join(near)}.")
-    layer = view.parts[(view.parts["scope"] == "layer") & (view.parts["name"] == name)]
+        near = ", ".join(_near(name, [str(m) for m in view.rows["module"].unique()]))
+        raise UsageError(f"no module {name!r} ran in {view.name}", f"Such as: {near}.")
+    layers = view.parts[(view.parts["scope"] == "layer").to_numpy(bool)]
+    layer = layers[[matches(str(n), name) for n in layers["name"]]]
+    # A name that means one layer and nothing beside it is that layer: its own row holds its ideal as one piece.
+    if len(layer) != 1 or {layer_of(str(m)) for m in rows["module"]} != {str(layer["name"].iloc[0])}:
+        layer = layer[:0]
     inside = np.array([matches(str(m), name) for m in view.parts["name"]], dtype=bool)
     single = view.parts[(view.parts["scope"] == "module").to_numpy(bool) & inside]
     found = _terms(layer if len(layer) else single)
@@ -112,6 +121,8 @@ def module_view(view: PhaseView, name: str) -> dict[str, Any]:
         "phase": view.name,
         "steps": view.steps,
         "module": name,
+        "doubts": list(view.doubts),
+        "layer": str(layer["name"].iloc[0]) if len(layer) else None,
         "paths": [str(m) for m in dict.fromkeys(rows["module"])],
         "ideal_ns": _each(_sum(rows["ideal_ns"], rows["count"]), view),
         "time_ns": _each(float(times.sum()), view),
@@ -132,6 +143,18 @@ def matches(module: str, name: str) -> bool:
     return any(all(fnmatchcase(p, w) for p, w in zip(path[i:], wanted, strict=False)) for i in ends)
 
 
+def _near(name: str, paths: Sequence[str]) -> list[str]:
+    """Names that can be given instead of one that means nothing."""
+    inside = [p.split(".") for p in paths if not p.startswith("(")]
+    layers = [".".join(p[i - 1 : i + 1]) for p in inside for i in range(1, len(p)) if p[i].isdigit()]
+    words = [piece for p in inside for piece in p if not piece.isdigit()]
+    wild = [role_of(".".join(p)).split(".") for p in inside]
+    tails = [".".join(p[i:]) for p in wild for i in range(len(p))]
+    found = difflib.get_close_matches(name, dict.fromkeys([*words, *layers, *tails]), n=3, cutoff=0.5)
+    inner = Counter(p[i + 1] for p in wild for i in range(len(p) - 1) if p[i] == "*")
+    return found or [*(word for word, _ in inner.most_common(3)), *dict.fromkeys(layers)][:5] or [*paths[:5]]
+
+
 def kernel_view(view: PhaseView, number: int) -> dict[str, Any]:
     """A kernel: its figures, its launches, its counters, its spread, and what to do.
 
@@ -147,6 +170,7 @@ def kernel_view(view: PhaseView, number: int) -> dict[str, Any]:
     return {
         "phase": view.name,
         "steps": view.steps,
+        "doubts": list(view.doubts),
         "number": number,
         "kernel": str(row["label"]),
         "module": str(row["role"]),
@@ -166,6 +190,7 @@ def kernel_view(view: PhaseView, number: int) -> dict[str, Any]:
         "dtype": _common(launches["dtype"]),
         "spread": {name: _real(row.get(name)) for name in spread},
         "launch_ns": _quartiles(launches),
+        "recordings_ns": _recordings(view, row),
         "slowest": [
             {"module": str(r["module"]), "step": _real(r["step"]), "time_ns": float(r["_ns"])}
             for r in _records(slow.head(_SLOWEST))
@@ -178,12 +203,22 @@ def kernel_view(view: PhaseView, number: int) -> dict[str, Any]:
 
 
 def _rows_of(rows: pd.DataFrame, role: Mapping[str, Any]) -> pd.DataFrame:
-    found = with_roles(rows)
+    found = rows if "recording" in rows else with_roles(rows)
     keep = np.ones(len(found), dtype=bool)
     for name in KERNEL:
         keep &= (found[name].astype("string") == str(role[name])).fillna(False).to_numpy(bool)
     out: pd.DataFrame = found[keep]
     return out
+
+
+def _recordings(view: PhaseView, row: Mapping[str, Any]) -> list[float]:
+    """A kernel's mean time of a step in each recording, that which is shown first."""
+    if view.repeats is None or view.repeats.empty:
+        return []
+    own = _rows_of(view.repeats, row)
+    time_ns = own["time_ns"] * own["pace"]
+    sums = time_ns.groupby(own["recording"]).sum().sort_index()
+    return [float(ns) / view.steps for ns in sums]
 
 
 def _counters(rows: pd.DataFrame) -> dict[str, Any] | None:

@@ -7,20 +7,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelroof.roofline.explain import COUNTERS
+from kernelroof.roofline.large_rows import leading
+from kernelroof.roofline.place import TOLERANCE_PCT
+from kernelroof.roofline.steady import SCALE, short_doubts
+from kernelroof.roofline.table_notes import NOTES, table_notes
 from kernelroof.roofline.text_table import text_table
 from kernelroof.roofline.units import counted, fixed, quantity, seconds
 from kernelroof.roofline.waterfall_text import term_lines
 
 WIDTH = 100
-_NAME = 46
+_NAME = 44
 _DASH = "–"
+_LEAST = 5
+"""Samples from which quartiles tell something."""
+_ALIKE = 1.1
+"""Up to this ratio recordings agree."""
 
 
 def run_lines(phases: Sequence[Mapping[str, Any]], run: str) -> list[str]:
     """All phases, briefly, each with its kinds of work."""
     out: list[str] = []
     for one in phases:
-        out += [*_head(one), "", *_table("kind of work", one["kinds"], "kind", 6, one), ""]
+        out += [*_head(one), *_doubts(one), "", *_table("kind of work", one["kinds"], "kind", 6, one), ""]
         if one["kernels"]:
             out += [*_wrapped(_kernel_sentence(one["kernels"][0])), ""]
     name = phases[-1]["phase"]
@@ -29,11 +37,14 @@ def run_lines(phases: Sequence[Mapping[str, Any]], run: str) -> list[str]:
 
 def phase_lines(one: Mapping[str, Any], run: str) -> list[str]:
     """One phase: questions and answers, modules, kernels, odd layers."""
-    out = [*_head(one)]
+    out = [*_head(one), *_doubts(one)]
     for pair in one["answers"]:
         out += _wrapped(f"{pair['question']} {pair['answer']}", "  ")
-    out += ["", *_table("module", one["modules"], "module", 7, one)]
-    out += ["", *_table("kernel", one["kernels"], "kernel", 8, one), *_odd(one)]
+    fewer = 2 if one["doubts"] else 0
+    modules = _table("module", one["modules"], "module", 7 - fewer, one)
+    kernels = _table("kernel", one["kernels"], "kernel", 8 - fewer, one)
+    # A note that both tables need is told once, under the last.
+    out += ["", *(line for line in modules if line not in NOTES or line not in kernels), "", *kernels, *_odd(one)]
     further = [f"--phase {one['phase']} --kernel 1"]
     if one["modules"]:
         further.insert(0, f"--phase {one['phase']} --module {_quoted(one['modules'][0]['module'])}")
@@ -50,8 +61,9 @@ def module_lines(one: Mapping[str, Any], run: str) -> list[str]:
     )
     if one["without_figures"]:
         out += _wrapped(f"{counted(one['without_figures'], 'row')} without FLOPs or bytes have no place under a roof")
+    out += _doubts(one)
     whole = {term: ns * one["steps"] for term, ns in one["terms_ns"].items()}
-    title = "where the time goes" + (", each module by itself" if len(one["paths"]) > 1 else "")
+    title = "where the time goes" + (", each module by itself" if len(one["paths"]) > 1 and not one["layer"] else "")
     out += ["", *(line[:WIDTH] for line in term_lines(whole, one["steps"], title, "its kernels and before"))]
     if len(one["layers"]) > 1:
         out += ["", *_side_by_side(one)]
@@ -67,11 +79,12 @@ def kernel_lines(one: Mapping[str, Any], run: str) -> list[str]:
     out = _wrapped(f"{one['phase']}, kernel {one['number']}: {one['kernel']} ({one['module']})")
     if one["full_name"] not in one["kernel"]:
         out += textwrap.wrap(one["full_name"], WIDTH - 2, initial_indent="  ", subsequent_indent="  ", max_lines=3)
-    share = f" ({one['share_pct']:.0f} % of the wall time)" if one["share_pct"] is not None else ""
+    share = f" ({_percent(one['share_pct'])} of the wall time)" if one["share_pct"] is not None else ""
     out += _wrapped(
         f"at the roof {_time(one['ideal_ns'])}{each}, takes {_time(one['time_ns'])}{each}{share}, recoverable "
         f"{_time(one['recoverable_ns'])}{each}"
     )
+    out += _doubts(one)
     out += ["", *_wrapped(f"What to do: {one['advice']}")]
     if one["reason"]:
         out += _wrapped(f"Why: {one['bound']}, {one['reason']}")
@@ -89,9 +102,12 @@ def kernel_lines(one: Mapping[str, Any], run: str) -> list[str]:
     ]
     if one["launch_ns"]:
         found = one["launch_ns"]
+        shown = ", of the recording shown" if (one["spread"]["recordings"] or 0) > 1 else ""
         middle = f"{_time(found['median'])} (quartiles {_time(found['low'])} to {_time(found['high'])}"
-        facts.append(("one launch", f"{middle}, all {_time(found['min'])} to {_time(found['max'])})"))
+        facts.append(("one launch", f"{middle}, all {_time(found['min'])} to {_time(found['max'])}{shown})"))
     facts.append(("one step", _spread(one["spread"])))
+    if words := _disagreement(one):
+        facts.append(("recordings", words))
     facts += _counters(one["counters"])
     out += [""]
     for name, value in facts:
@@ -118,6 +134,19 @@ def _spread(found: Mapping[str, Any]) -> str:
     return words + (f", {found['growth_pct']:+.0f} % from first to last" if found["growth_pct"] is not None else "")
 
 
+def _disagreement(one: Mapping[str, Any]) -> str:
+    """What is said where recordings differ, or the time shown is none of the middle half of all steps; else nothing."""
+    low, high, shown = one["spread"]["step_low_ns"], one["spread"]["step_high_ns"], one["time_ns"]
+    each = one["recordings_ns"]
+    if len(each) < 2 or low is None or shown is None:
+        return ""
+    found = f"{_time(min(each))} to {_time(max(each))}"
+    outside = one["spread"]["samples"] >= _LEAST and not low <= shown <= high
+    if max(each) > (_ALIKE if outside else SCALE) * min(each):
+        return f"! recordings disagree: {found}{_each(one)}; shown is the shortest whole one of {len(each)}"
+    return f"! its mean step ({found}) lies outside of its quartiles: a few long steps" if outside else ""
+
+
 def _counters(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if found is None:
         return [("counters", "none: FLOPs and bytes are traced")]
@@ -135,17 +164,34 @@ def _head(one: Mapping[str, Any]) -> list[str]:
     return _wrapped(lines[0])
 
 
+def _doubts(one: Mapping[str, Any]) -> list[str]:
+    """Why the figures may not be trusted, on a few lines."""
+    if not one["doubts"]:
+        return []
+    words = f"! in doubt: {short_doubts(one['doubts'])} (wall.json)"
+    return textwrap.wrap(words, WIDTH, subsequent_indent="  ", break_on_hyphens=False, max_lines=3)
+
+
+def _percent(value: float) -> str:
+    return "under 0.1 %" if 0 < value < 0.1 else f"{fixed(value, 2) if value < 99.5 else f'{value:.0f}'} %"
+
+
 def _table(head: str, rows: Sequence[Mapping[str, Any]], key: str, most: int, one: Mapping[str, Any]) -> list[str]:
     """Rows with what they should take, take and could recover, in ms of one step; the rest in one line."""
     bound = bool(rows) and "bound" in rows[0]
-    body = [_row(r, _label(r, key), bound=bound) for r in rows[:most]]
-    rest = rows[most:]
+    whole = one["wall_ns"] if "wall_ns" in one else one["time_ns"]
+    places = leading([r["recoverable_ns"] for r in rows], [r["time_ns"] for r in rows], most, whole or 0.0)
+    shown = [rows[i] for i in places]
+    marked = any((r.get("pct_of_roof") or 0.0) > TOLERANCE_PCT for r in shown)
+    body = [_row(r, _label(r, key), bound=bound, marked=marked) for r in shown]
+    rest = [r for i, r in enumerate(rows) if i not in places]
     if rest:
         total = {n: _total(rest, n) for n in ("ideal_ns", "time_ns", "recoverable_ns")}
-        body.append(_row({**total, "bound": "", "pct_of_roof": None}, f"and {len(rest)} more", bound=bound))
+        last = {**total, "bound": "", "pct_of_roof": None}
+        body.append(_row(last, f"and {len(rest)} more", bound=bound, marked=marked))
     each = "ms per step" if one["steps"] > 1 else "ms"
     names = [f"{head} ({each})", "at the roof", "takes", "recoverable", *(("bound", "roof %") if bound else ())]
-    return text_table(names, body, left=(0, 4)).splitlines()
+    return [*text_table(names, body, left=(0, 4)).splitlines(), *table_notes(shown)]
 
 
 def _label(row: Mapping[str, Any], key: str) -> str:
@@ -153,11 +199,12 @@ def _label(row: Mapping[str, Any], key: str) -> str:
     return f"{row['number']:>3} {name}" if "number" in row else name
 
 
-def _row(row: Mapping[str, Any], name: str, *, bound: bool) -> list[str]:
+def _row(row: Mapping[str, Any], name: str, *, bound: bool, marked: bool) -> list[str]:
     cells = [name, *(_ms(row[n]) for n in ("ideal_ns", "time_ns", "recoverable_ns"))]
     if bound:
         share = row["pct_of_roof"]
-        cells += [str(row["bound"]), _DASH if share is None else f"{share:.1f}"]
+        mark = marked * (" !" if share is not None and share > TOLERANCE_PCT else "  ")
+        cells += [str(row["bound"]), _DASH if share is None else f"{share:.1f}{mark}"]
         cells[-1] = "" if not row["bound"] else cells[-1]
     return cells
 

@@ -114,9 +114,14 @@ def _minor_ticks(axes: Axes) -> None:
 def write_subtitle(figure: Figure, x: float, y: float, words: str, fontsize: float = 9.0) -> None:
     """What was run, beneath the title: growing downwards to at most two lines as wide as the figure."""
     room = int((1 - x - 0.02) * figure.get_figwidth() * 72 / (fontsize * 0.56))
-    lines = [line for part in words.splitlines() for line in textwrap.wrap(part, room)]
-    if len(lines) > _SUBTITLE_LINES:
-        lines = [*lines[: _SUBTITLE_LINES - 1], f"{lines[_SUBTITLE_LINES - 1][: room - 1].rstrip(' ,;')}…"]
+    parts = words.splitlines()
+    lines: list[str] = []
+    for part in parts:
+        # A further part (what makes the figures doubtful) has its line, however long what was run is.
+        found, most = textwrap.wrap(part, room), max(1, _SUBTITLE_LINES - len(parts) + 1) if part is parts[0] else 1
+        if len(found) > most:
+            found = [*found[: most - 1], f"{found[most - 1][: room - 1].rstrip(' ,;')}…"]
+        lines += found
     figure.text(x, y, "\n".join(lines), fontsize=fontsize, color=FAINT, va="bottom", linespacing=1.25, parse_math=False)
 
 

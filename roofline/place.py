@@ -159,6 +159,12 @@ def _above_memory(ceilings: Ceilings) -> Callable[[float, float], str]:
     return words
 
 
+def whole_above_memory(pct: float, rate: float, ceilings: Ceilings) -> str:
+    """Why launches together reach more than the DRAM roof, where each by itself may not tell."""
+    low = "; or the roof was measured too low" if ceilings.origin == "measured" else ""
+    return _above_memory(ceilings)(pct, rate) + low
+
+
 def _above_counted(ceilings: Ceilings) -> Callable[[float, float], str]:
     return lambda pct, rate: (
         f"inconsistent: counted DRAM bytes at {quantity(rate, 'B/s', 3)} are {pct:.0f} % of the DRAM roof "

@@ -102,3 +102,8 @@ def busy_doubts(uses: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
         return []
     words = "; ".join(found)
     return [f"BUSY MACHINE: {words}. Times are too long, roofs too low; run again with --overwrite on a quiet machine"]
+
+
+def short_doubts(doubts: Sequence[str]) -> str:
+    """Doubts in a few words each; wall.json has them whole."""
+    return "; ".join(dict.fromkeys(words.split(": ")[0] for words in doubts))

@@ -13,7 +13,17 @@ import numpy as np
 import pandas as pd
 from kernelroof.parsers.kernel_names import shorten
 from kernelroof.roofline.ceilings import Ceilings
-from kernelroof.roofline.place import GROUP, aggregate, heaviest, numbers, place, ratio, shared_work
+from kernelroof.roofline.place import (
+    GROUP,
+    TOLERANCE_PCT,
+    aggregate,
+    heaviest,
+    numbers,
+    place,
+    ratio,
+    shared_work,
+    whole_above_memory,
+)
 
 MFU_MEANS = "MFU = FLOPs of the model's matrix products and attention / (wall time x peak FLOP/s)"
 MBU_MEANS = "MBU = bytes of weights and KV read once per forward / (wall time x DRAM bandwidth)"
@@ -229,6 +239,10 @@ def _table(
     if "kind" not in keys:
         work = rows[["role", "kind"]].assign(weight_ns=numbers(rows["time_ns"]) * numbers(rows["count"]))
         out = out.merge(heaviest(work, ["role"], "kind"), on="role", how="left", validate="1:1")
+    above = (numbers(out["pct_of_roof"]) > TOLERANCE_PCT) & (out["bound"] != "unknown").to_numpy(bool)
+    out["reason"] = out["reason"].astype("string")
+    for i in out.index[above & (numbers(out["attained_byte_s"]) > 0)]:
+        out.loc[i, "reason"] = whole_above_memory(out.loc[i, "pct_of_roof"], out.loc[i, "attained_byte_s"], ceilings)
     if ops is not None:
         out = _with_estimate(out, ops, keys, ceilings)
     out["share_pct"] = ratio(100 * numbers(out["time_ns"]), np.full(len(out), float(wall_ns)))

@@ -13,7 +13,10 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 from kernelroof.roofline.ceilings import Ceilings
+from kernelroof.roofline.large_rows import leading
+from kernelroof.roofline.place import TOLERANCE_PCT
 from kernelroof.roofline.summary import MBU_MEANS, MFU_MEANS, PhaseSummary
+from kernelroof.roofline.table_notes import table_notes
 from kernelroof.roofline.units import fixed, quantity, seconds
 
 if TYPE_CHECKING:
@@ -75,15 +78,18 @@ def print_phase(
     Where a phase has several steps, all amounts are per step.
     """
     console.print()
-    _wrapped(console, verdict(summary), "bold", "")
+    wrapped(console, verdict(summary), "bold")
     for line in doubts:
-        _wrapped(console, line, "yellow", "  ! ")
+        wrapped(console, f"! {line}", "yellow", "  ")
     for line in facts(summary):
-        _wrapped(console, line, "", "  ")
-    console.print()
-    console.print(table(modules, "role", "module", summary, console.width, top))
-    console.print()
-    console.print(table(kernels, "label", "kernel", summary, console.width, top))
+        wrapped(console, line, "", "  ")
+    for rows, key, head in ((modules, "role", "module"), (kernels, "label", "kernel")):
+        console.print()
+        _without_blanks(console, table(rows, key, head, summary, console.width, top))
+        shown = rows.iloc[_shown(rows, summary, top)]
+        names = ("time_ns", "ideal_ns", "recoverable_ns", "pct_of_roof")
+        for line in table_notes([{n: _real(row[n]) for n in names} for row in shown.to_dict("records")]):
+            wrapped(console, line, "dim")
 
 
 def verdict(summary: PhaseSummary) -> str:
@@ -148,8 +154,9 @@ def conventions(ceilings: Ceilings) -> list[str]:
         f"{source.get(ceilings.origin, 'from the report')}",
         "FMA = 2 FLOP, elementwise ops 1 per element; GB = 10^9 B; peaks are dense",
         "bytes are traced unless their source says ncu, so above the DRAM roof means operands in cache",
-        "recoverable = (time - time at the roof) x launches; share = part of the wall time; ideal = the "
-        "traced op at its roof",
+        "recoverable = (time - ideal) x launches, where that is positive; ideal = time at the roof; "
+        "share = part of the wall time",
+        "a kernel's time is that of the shortest recording; medians, quartiles and ± are of all recordings",
         "± = noise of a step's time, % of its median: half the distance of the quartiles around its trend over all "
         "steps and recordings (of fewer than 5 samples: half their range); 1x = one sample, noise not known",
         f"{MFU_MEANS}; {MBU_MEANS}",
@@ -160,10 +167,11 @@ def print_conventions(console: Console, ceilings: Ceilings) -> None:
     """Print the notes, wrapped to the console."""
     console.print()
     for line in conventions(ceilings):
-        _wrapped(console, line, "dim", "")
+        wrapped(console, line, "dim")
 
 
-def _wrapped(console: Console, words: str, style: str, indent: str) -> None:
+def wrapped(console: Console, words: str, style: str = "", indent: str = "") -> None:
+    """Print words on as many lines as they need, all but the first two columns further in."""
     lines = textwrap.wrap(
         words, console.width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
     )
@@ -171,16 +179,33 @@ def _wrapped(console: Console, words: str, style: str, indent: str) -> None:
         console.print(line, style=style, markup=False)
 
 
+def _without_blanks(console: Console, shown: Table) -> None:
+    """Print a table whose lines end with their last letter."""
+    from rich.text import Text
+
+    for line in console.render_lines(shown, pad=False):
+        text = Text.assemble(*((part.text, part.style or "") for part in line))
+        text.rstrip()
+        console.print(text, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _shown(rows: pd.DataFrame, summary: PhaseSummary, top: int) -> list[int]:
+    gains, times = (list(map(_real, rows[c])) for c in ("recoverable_ns", "time_ns"))
+    return leading(gains, times, top, summary.wall_ns)
+
+
 def table(rows: pd.DataFrame, name: str, head: str, summary: PhaseSummary, width: int, top: int) -> Table:
     """A module or kernel table for `width` columns: the `top` rows and one for the rest.
 
-    Units are chosen per column, from its largest value, so that numbers can be compared down a column.
+    Rows without a verdict that take much time are among the `top`: see `kernelroof.roofline.large_rows`. Units are
+    chosen per column, from its largest value, so that numbers can be compared down a column.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    shown, rest = rows.head(top), rows.iloc[top:]
+    places = _shown(rows, summary, top)
+    shown, rest = rows.iloc[places], rows.drop(index=rows.index[places])
     columns = _fitting(_columns(shown, rest, summary), width)
     names = [str(n) if name == "label" else _module(str(n)) for n in shown[name]]
     names += [f"and {len(rest)} more"] if len(rest) else []
@@ -220,15 +245,15 @@ def _columns(shown: pd.DataFrame, rest: pd.DataFrame, summary: PhaseSummary) -> 
         amounts("time_ns", "time", "", 11, time=True),
         plain("share_pct", "share\n%", 8, _one_digit, summed=True),
         amounts("recoverable_ns", "recov.", "", 10, time=True),
+        amounts("ideal_ns", "ideal", "", 8, time=True),
         plain("bound", "bound", 9, str),
-        plain("pct_of_roof", "roof\n%", 9, _one_digit),
+        plain("pct_of_roof", "roof\n%", 9, _of_roof),
         amounts("flops", "work", "FLOP", 6),
         amounts("bytes", "bytes", "B", 7),
         plain("intensity", "FLOP\n/B", 5, _number),
         plain("launches", "launches", 3, lambda n: f"{n / per:g}", summed=True),
     ]
     if "est_ideal_ns" in shown:
-        columns[3:3] = [amounts("est_ideal_ns", "ideal", "", 8, time=True)]
         # Where FLOPs and bytes are the traced ones, the estimate has no others to show.
         if not _same(shown, "flops", "est_flops"):
             columns[-2:-2] = [amounts("est_flops", "est.", "FLOP", 2)]
@@ -278,6 +303,10 @@ def _number(value: float) -> str:
 
 def _one_digit(value: float) -> str:
     return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
+
+
+def _of_roof(value: float) -> str:
+    return f"{_one_digit(value)}!" if value > TOLERANCE_PCT else _one_digit(value)
 
 
 def _percent(value: float | None) -> str:

@@ -64,9 +64,10 @@ function drawWaterfall() {
 }
 const signed = (r) => (r.first || r.last ? time(per(r.ns)) : `${r.ns < 0 ? "−" : "+"}${time(Math.abs(per(r.ns)))}`);
 function drawPartChoice() {
-  const found = [...partsHere().values()];
-  if (!found.length) { fill(at("waterfall-choice")); return; }
   const total = (part) => part.rows.reduce((sum, row) => sum + row.total_ns, 0);
+  // What the estimate alone has was not recorded by itself: it has no time, which is not the same as none.
+  const found = [...partsHere().values()].filter(total);
+  if (!found.length) { fill(at("waterfall-choice")); return; }
   const select = element("select", { id: "part", onchange: (event) => { change({ part: event.target.value }); at("part").focus(); } },
     element("option", { value: "" }, PART.phase),
     ...["layer", "module"].map((scope) => element("optgroup", { label: `one ${PART[scope]}` },

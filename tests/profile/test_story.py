@@ -13,8 +13,8 @@ def test_the_first_three_with_something_to_recover_and_the_odd_layers():
     lines = to_do(table(5.0, 4.0, 3.0, 2.0), ["a is slow", "b is slow", "c is slow", "d is slow"])
     assert lines == [
         "what to do:",
-        *("  1. k0: do k0", "  2. k1: do k1", "  3. k2: do k2"),
-        *("  ! a is slow", "  ! b is slow", "  ! c is slow", "  ! and 1 other layer"),
+        *("1. k0: do k0", "2. k1: do k1", "3. k2: do k2"),
+        *("! a is slow", "! b is slow", "! c is slow", "! and 1 other layer"),
     ]
 
 
