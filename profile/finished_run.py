@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelroof.models.errors import OutputError, UsageError
 from kernelroof.profile.runfolder import RUN, read_json
-from kernelroof.roofline.ceilings import Ceilings, from_json
+from kernelroof.roofline.ceilings import Ceilings, checked, from_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,6 +94,19 @@ class FinishedRun:
         return from_json(self._text("ceilings.json"))[0]
 
     @cached_property
+    def roof_rounds(self) -> list[Ceilings]:
+        """FLOP/s and B/s of every round in which the roofs were measured; the roofs alone where no rounds are told."""
+        ceilings, details = from_json(self._text("ceilings.json"))
+        rounds = details.get("rounds") or []
+        # The details of a round stand in place of its cache bandwidth.
+        return [checked(ceilings._replace(**{k: r.get(k) for k in ("flop_s", "byte_s")})) for r in rounds] or [ceilings]
+
+    @cached_property
+    def bare(self) -> dict[str, Any]:
+        """bare.json: the time of every forward of every bare repeat."""
+        return self._json("bare.json")
+
+    @cached_property
     def kernels(self) -> pd.DataFrame:
         """kernels.csv, one row a launch."""
         from kernelroof.parsers.schema import KERNELS
@@ -147,6 +160,14 @@ class FinishedRun:
             return None
         return self._csv("counted.csv", {c.name: c.dtype for c in ANALYZED})
 
+    def read(self) -> None:
+        """Read what the sums of a phase rest on.
+
+        Raises:
+            OutputError: a file is missing, damaged, or lacks a column.
+        """
+        _ = (self.walls, self.estimate, self.ceilings, self.roof_rounds, self.bare, self.kernels, self.ops)
+
     def steps(self, phase: str) -> int:
         """Forwards in a phase."""
         return int(self.identity["output"]) if phase == "decode" else 1
@@ -175,24 +196,34 @@ class FinishedRun:
         row = table[(table["phase"] == phase) & (table["scope"] == "phase")].iloc[0]
         return {term: int(row[term]) for term in TERMS}
 
+    def summary(self, phase: str, roofs: Ceilings | None = None) -> PhaseSummary:
+        """The sums of one phase; with `roofs`, every kernel is placed again under them instead of the run's own."""
+        from kernelroof.roofline.place import place_again
+        from kernelroof.roofline.summary import phase_summary
+
+        wall, own = self.walls[phase], self.ceilings
+        at = roofs or own
+        as_it_is = (at.flop_s, at.byte_s) == (own.flop_s, own.byte_s)
+        return phase_summary(
+            self.kernels if as_it_is else place_again(self.kernels, at),
+            phase,
+            wall_ns=wall["bare_ns"],
+            steps=self.steps(phase),
+            ceilings=at,
+            ops=self.ops,
+            model=self.model_cost(phase),
+            overlap_ns=wall["overlap_ns"],
+        )
+
     def phase(self, phase: str) -> PhaseTables:
         """The tables of one phase, as every view of the run shows them."""
         from kernelroof.roofline.advice import sentences
         from kernelroof.roofline.outliers import outliers
         from kernelroof.roofline.spread import with_spread
-        from kernelroof.roofline.summary import kernel_table, kind_table, module_table, phase_summary
+        from kernelroof.roofline.summary import kernel_table, kind_table, module_table
 
-        wall = self.walls[phase]
-        shared: Mapping[str, Any] = {"wall_ns": wall["bare_ns"], "ceilings": self.ceilings}
-        summary = phase_summary(
-            self.kernels,
-            phase,
-            steps=self.steps(phase),
-            ops=self.ops,
-            model=self.model_cost(phase),
-            overlap_ns=wall["overlap_ns"],
-            **shared,
-        )
+        shared: Mapping[str, Any] = {"wall_ns": self.walls[phase]["bare_ns"], "ceilings": self.ceilings}
+        summary = self.summary(phase)
         modules = with_spread(module_table(self.kernels, phase, ops=self.ops, **shared), self.spread, phase, ["role"])
         # nsys does not know the op of every kernel, so only modules can be compared with the estimate.
         known = self.ops if self.sources.get("timeline") == "torch" else None

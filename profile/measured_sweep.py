@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelroof.models.errors import KernelroofError, OutputError
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.profile.pipeline import Job, run_job
-from kernelroof.profile.runfolder import RUN, RunFolder, read_json, whole_file, write_json
-from kernelroof.roofline.ceilings import highest
+from kernelroof.profile.runfolder import RUN, RunFolder, whole_file, write_json
 from kernelroof.roofline.units import counted, seconds
 
 if TYPE_CHECKING:
@@ -88,36 +87,50 @@ def run_sweep(
             except KernelroofError as error:
                 failed.append((point, error))
                 print(f"point failed: {error}", file=sys.stderr)
-        record = [{"point": p.words, "folder": p.folder} for p in done]
-        lost = [{"point": p.words, "error": e.what, "hint": e.hint} for p, e in failed]
-        status = {"status": "complete" if done else "failed", "identity": identity, "points": record, "failed": lost}
+        found = _finished(out, done, [p for p, _ in failed])
+        for words, why in found.left_out.items():
+            print(f"left out of the table: {words}: {why}", file=sys.stderr)
+        status = {
+            "status": "complete" if done and found.runs else "failed",
+            "identity": identity,
+            "points": [{"point": p.words, "folder": p.folder} for p in found.runs],
+            "failed": [{"point": p.words, "error": e.what, "hint": e.hint} for p, e in failed],
+            "left_out": [{"point": words, "why": why} for words, why in found.left_out.items()],
+        }
         write_json(folder.file(RUN), status)
         if not done:
             raise OutputError(f"no point could be measured; the first: {failed[0][1].what}", failed[0][1].hint)
-        table = sweep_table(_finished(out))
+        if not found.runs:
+            words, why = next(iter(found.left_out.items()))
+            raise OutputError(f"no measured point can be read; the first: {words}: {why}", "Choose another --out.")
+        table = sweep_table(list(found.runs.values()))
         _write(folder, table, name, formats)
     from kernelroof.roofline.sweep_text import sweep_lines
 
     print("\n".join(sweep_lines(table, [(p.words, str(e)) for p, e in failed])))
     print(f"\nrun folder: {out}\n  {TABLE}, {', '.join(f'{PICTURE}.{f}' for f in formats)}: the table, the curves")
     print("  points/*: a run folder each, with its report.html")
-    return POINT_FAILED if failed else 0
+    return POINT_FAILED if failed or any(p not in found.runs for p in done) else 0
 
 
 def sweep_table(runs: Sequence[FinishedRun]) -> pd.DataFrame:
-    """sweep.csv: one row per point and phase."""
+    """sweep.csv: one row per point and phase, all under the highest roofs of all points."""
     import pandas as pd
-    from kernelroof.roofline.sweep_points import COLUMNS, point_row
+    from kernelroof.profile.sweep_expected import expected_of
+    from kernelroof.roofline.sweep_points import COLUMNS, point_row, sweep_roofs, timing
 
-    roofs = highest([run.ceilings for run in runs])
+    roofs = sweep_roofs([run.roof_rounds for run in runs])
     rows = [
         point_row(
             run.identity,
-            run.phase(phase).summary,
+            run.summary(phase, roofs.ceilings),
             run.walls[phase],
             int(run.estimate["kv_bytes"]),
             roofs,
+            run.ceilings,
             run.sources,
+            bare=timing(run.bare, phase),
+            expected=expected_of(run, phase),
         )
         for run in runs
         for phase in run.walls
@@ -127,10 +140,46 @@ def sweep_table(runs: Sequence[FinishedRun]) -> pd.DataFrame:
     return table
 
 
-def _finished(out: Path) -> list[FinishedRun]:
-    """Every point in the folder that is whole, also those that an earlier command asked for."""
-    complete = [p.parent for p in sorted(out.glob(f"points/*/{RUN}")) if read_json(p).get("status") == "complete"]
-    return [FinishedRun(path) for path in complete]
+class _Found(NamedTuple):
+    """What a sweep's folder holds."""
+
+    runs: dict[Point, FinishedRun]
+    """the points of the table, those with least work first"""
+    left_out: dict[str, str]
+    """other points, and why they can't stand beside them"""
+
+
+def _finished(out: Path, done: Sequence[Point], failed: Sequence[Point]) -> _Found:
+    """Every point in the folder that is whole and was measured as those of this command, also what an earlier one asked
+    for; `failed` are told elsewhere."""
+    runs: dict[Point, FinishedRun] = {}
+    left_out: dict[str, str] = {}
+    wanted = _settings(FinishedRun(out / done[0].folder)) if done else None
+    for path in sorted(out.glob(f"points/*/{RUN}")):
+        if path.parent in [out / p.folder for p in failed]:
+            continue
+        try:
+            run = FinishedRun(path.parent)
+            point = Point(int(run.identity["batch"]), int(run.identity["prompt"]))
+            if other := _differing(_settings(run), wanted):
+                left_out[point.words] = f"measured with another {', '.join(other)}"
+                continue
+            run.read()
+            runs[point] = run
+        except KernelroofError as error:
+            left_out[path.parent.name] = error.what
+    ordered = sorted(runs, key=lambda p: (p.batch * p.prompt, p.batch))
+    return _Found({point: runs[point] for point in ordered}, left_out)
+
+
+def _differing(mine: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> list[str]:
+    return [] if wanted is None else sorted(k for k in {*mine, *wanted} if mine.get(k) != wanted.get(k))
+
+
+def _settings(run: FinishedRun) -> dict[str, Any]:
+    """What must be the same in all points for one table: all but the batch and the prompt."""
+    apart = {k: v for k, v in run.identity.items() if k not in ("batch", "prompt", "driver", "machine")}
+    return {**apart, **run.identity["driver"], **run.identity["machine"]}
 
 
 def _measure(point: Point, job_of: Callable[[Point], Job], out: Path, overwrite: bool) -> None:
@@ -149,9 +198,8 @@ def _write(folder: RunFolder, table: pd.DataFrame, name: str, formats: Sequence[
 
     with whole_file(folder.file(TABLE)) as temporary:
         write_csv(table, temporary)
-    spread = "bars: bare repeats, lowest to highest; dashed: the closed-form estimate at the highest roofs measured"
     title = f"{name}: measured beside the estimate"
-    plot_sweep(table, folder.file(f"{PICTURE}.png"), title=title, subtitle=spread, formats=formats)
+    plot_sweep(table, folder.file(f"{PICTURE}.png"), title=title, formats=formats)
 
 
 def _left(spent_s: float, done: int, points: int) -> str:

@@ -7,6 +7,7 @@ that does work is at least one kernel. Minutes and disk are estimates from the r
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from kernelroof.profile.driver_spec import DriverSpec
 from kernelroof.profile.nsight_options import count_options
 from kernelroof.profile.tool_errors import ToolError
 from kernelroof.profile.tools import find_tool
+from kernelroof.roofline.units import counted, quantity
 
 START_S = 30.0
 """Start of the driver under a profiler: torch, the model's random weights, the warm-up."""
@@ -56,20 +58,20 @@ def make_plan(driver: DriverSpec, args: argparse.Namespace, out: Path) -> Plan:
     options = count_options(args)
     chosen = choose(classified) | options.every_kernel
     windows = windows_of(classified, chosen)
-    counted = int(in_windows(classified, windows).sum())
+    replayed = int(in_windows(classified, windows).sum())
     metrics = _metrics(find_gpu(driver.device), options.section_set)
     passes = {"set": SET_PASSES} if options.section_set else {"traffic": 1, "work": WORK_PASSES}
-    seconds = START_S * (2 + len(passes)) + PASS_S * counted * sum(passes.values())
-    disk = TIMELINE_BYTES * len(launches) + REP_BYTES * counted * len(passes)
+    seconds = START_S * (2 + len(passes)) + PASS_S * replayed * sum(passes.values())
+    disk = TIMELINE_BYTES * len(launches) + REP_BYTES * replayed * len(passes)
     classes = classified["class"]
     return Plan(
-        len(launches), counted, len(windows), int(classes[classes >= 0].nunique()), int((classes < 0).sum()),
+        len(launches), replayed, len(windows), int(classes[classes >= 0].nunique()), int((classes < 0).sum()),
         passes, metrics, seconds / 60, disk, origin,
     )  # fmt: skip
 
 
-def print_plan(driver: DriverSpec, args: argparse.Namespace, out: Path) -> None:
-    """Print the plan; nothing is started and nothing written."""
+def print_plan(driver: DriverSpec, args: argparse.Namespace, out: Path) -> Plan:
+    """Print the plan and return it; nothing is started and nothing written."""
     plan = make_plan(driver, args, out)
     for name in ("nsys", "ncu"):
         try:
@@ -92,6 +94,23 @@ def print_plan(driver: DriverSpec, args: argparse.Namespace, out: Path) -> None:
     print(f"minutes   about {plan.minutes:.0f}: {2 + len(plan.passes)} starts of the driver at {START_S:.0f} s, "
           f"{1000 * PASS_S:.0f} ms a replay; classes that split cost one or two more runs")  # fmt: skip
     print(f"disk      about {plan.disk_bytes / 1e6:.0f} MB in the run folder")
+    return plan
+
+
+def print_sum(plans: Mapping[str, Plan], memory: Mapping[str, tuple[int, int]]) -> None:
+    """Print what a sweep comes to.
+
+    Args:
+        plans: by point.
+        memory: bytes of weights and of the KV cache, by point.
+    """
+    minutes, disk = sum(p.minutes for p in plans.values()), sum(p.disk_bytes for p in plans.values())
+    largest = max(memory, key=lambda point: sum(memory[point]))
+    weights, cache = memory[largest]
+    print(f"sum       {counted(len(plans), 'point')}: about {minutes:.0f} minutes, one after the other, and "
+          f"{disk / 1e6:.0f} MB of disk")  # fmt: skip
+    print(f"          largest: {largest}: weights {quantity(weights, 'B')} + KV cache {quantity(cache, 'B')} = "
+          f"{quantity(weights + cache, 'B')}, estimated; activations not among them")  # fmt: skip
 
 
 def _launches(driver: DriverSpec, out: Path) -> tuple[pd.DataFrame, str, set[str] | None]:

@@ -72,12 +72,17 @@ def _sweep(args: argparse.Namespace, config: dict[str, Any], name: str, spec: Mo
     device = _device(args.device)
     out = _out(args, name, device)
     if args.plan:
-        from kernelroof.profile.plan_command import print_plan
+        from kernelroof.models.estimate import costs
+        from kernelroof.profile.plan_command import print_plan, print_sum
 
+        plans, memory = {}, {}
         for point in points:
             print(f"{point.words}:")
             one = _at(args, point.batch, point.prompt)
-            print_plan(_driver(one, config, spec, device), one, out / point.folder)
+            plans[point.words] = print_plan(_driver(one, config, spec, device), one, out / point.folder)
+            cost = costs(spec, workload_from(one, spec))
+            memory[point.words] = cost.weight_bytes, cost.kv_bytes
+        print_sum(plans, memory)
         return 0
     return run_sweep(
         points,

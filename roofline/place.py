@@ -29,6 +29,7 @@ TOLERANCE_PCT = 105.0
 _NEEDED = ("time_ns", "flops", "dram_read_bytes", "dram_write_bytes", "count")
 GROUP = ["phase", "step", "module", "group"]
 """What tells groups of kernels that are one op."""
+_FEW_WAVES = "less than one wave per SM"
 BOTH_WAYS = "dram_bytes"
 """Optional column: read + written bytes, for rows where only their sum was counted."""
 
@@ -82,7 +83,7 @@ def place(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     below = timed & (pct < HEALTHY_PCT)
     bound[below & short] = "latency"
     reason[below & short] = f"under {HEALTHY_PCT:g} % of its roof in under {SHORT_NS // 1000} µs"
-    reason[below & few_waves] = f"under {HEALTHY_PCT:g} % of its roof with less than one wave per SM"
+    reason[below & few_waves] = f"under {HEALTHY_PCT:g} % of its roof with {_FEW_WAVES}"
     bound[below & ~short] = "inefficient"
     reason[below & ~short] = f"under {HEALTHY_PCT:g} % of its roof though it runs long enough"
 
@@ -120,6 +121,18 @@ def place(rows: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
     out["bound"] = pd.Series(bound, rows.index, dtype="string")
     out["reason"] = _merged(had.to_numpy(object), reason, rows.index)
     return out
+
+
+def place_again(placed: pd.DataFrame, ceilings: Ceilings) -> pd.DataFrame:
+    """Place kernels of kernels.csv under other roofs than those they were placed under; for their sums.
+
+    What the old roofs said is dropped, also of rows without figures. kernels.csv tells of waves per SM in a reason.
+    """
+    few = placed["reason"].astype("string").str.contains(_FEW_WAVES, regex=False).fillna(False).to_numpy(bool)
+    waves = np.where(few, 0.5, np.nan)
+    again = place(placed.assign(reason=None, waves_per_sm=waves), ceilings)
+    found: pd.DataFrame = again[placed.columns]
+    return found
 
 
 def above_compute(placed: pd.DataFrame) -> bool:

@@ -15,6 +15,8 @@ SPREAD = 1.15
 """Up to this ratio repeats of the same work count as alike."""
 AGREEING = 1.10
 """Up to this ratio the two highest rounds of a measured roof confirm each other."""
+UNCONFIRMED = "ROOFS NOT CONFIRMED"
+"""How the doubt begins that is about the rounds of the roofs."""
 
 
 OTHERS_PCT = 10.0
@@ -76,7 +78,7 @@ def roof_doubts(rounds: Sequence[Ceilings], load_average: float | None, cores: i
     lines = []
     if not agreed(rounds):
         lines.append(
-            f"ROOFS NOT CONFIRMED: no two of {len(rounds)} rounds agree within {100 * (AGREEING - 1):.0f} % on the "
+            f"{UNCONFIRMED}: no two of {len(rounds)} rounds agree within {100 * (AGREEING - 1):.0f} % on the "
             "highest compute or memory rate; the true roofs may be higher"
         )
     if load_average is not None and cores and load_average > cores:
