@@ -212,7 +212,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        print(f"kernelroof: error: the output can't be written ({error.strerror or error})", file=sys.stderr)
+        place = f" at {error.filename}" if error.filename else ""
+        refusal = plain(f"the system refused a file or the output{place} ({error.strerror or error})")
+        print(f"kernelroof: error: {refusal}. Look at its space and rights, or choose another.", file=sys.stderr)
         return 2
     except MemoryError:
         print("kernelroof: error: this needs more memory than there is. Ask for less at a time.", file=sys.stderr)

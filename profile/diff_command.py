@@ -11,7 +11,7 @@ from kernelroof.models.errors import UsageError
 from kernelroof.profile.compare_runs import Comparison, compare, slower
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.profile.progress import progress
-from kernelroof.profile.runfolder import write_text
+from kernelroof.profile.runfolder import check_target, write_text
 
 GATE_CLOSED = 3
 """Exit status where --fail-over found a phase slower."""
@@ -22,6 +22,8 @@ def run(args: argparse.Namespace) -> int:
     limit = _limit(args.fail_over)
     if args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
+    if args.out:
+        check_target(Path(args.out))
     with progress("comparing"):
         found = compare(FinishedRun(args.a), FinishedRun(args.b))
     if limit is not None and found.incomparable:

@@ -5,6 +5,7 @@ What looks at a run after it ended (report, diff, explain, pictures, trace) read
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from io import BytesIO
@@ -57,6 +58,9 @@ class FinishedRun:
             raise UsageError(f"{path} is no run of `kernelroof profile MODEL`", _ANOTHER)
         run_checks.check_record(self.path / RUN, self.record)
         self._files = WholeFiles(self.path, self.identity)
+        if not self._files.known:
+            print(f"note: {path} has no stages.json: nobody can tell if its files are as the run wrote them",
+                  file=sys.stderr)  # fmt: skip
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -242,7 +246,9 @@ class FinishedRun:
             raise OutputError(f"{path} is cut short", f"{REPAIR}.")
         wanted = {k: "string" if v == "str" else v for k, v in dtypes.items()}
         try:
-            table: pd.DataFrame = pd.read_csv(BytesIO(content), dtype=wanted or None)
+            table: pd.DataFrame = pd.read_csv(
+                BytesIO(content), dtype=wanted or None, keep_default_na=False, na_values=[""]
+            )
         except (ValueError, TypeError, OverflowError) as error:  # pandas' own errors are ValueErrors
             raise OutputError(f"{path} can't be read ({' '.join(str(error).split())})", f"{REPAIR}.") from error
         run_checks.check_table(path, table, rule)

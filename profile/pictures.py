@@ -18,6 +18,9 @@ from kernelroof.roofline.plot import phase_limits, phase_roofline
 from kernelroof.roofline.plot_kernel import kernel_limits, kernel_roofline
 from kernelroof.roofline.summary import estimate_points, top_kernels
 
+_LONGEST_STEM = 120
+"""Characters of a kernel's name in the name of its picture: file systems take no more than 255 in all."""
+
 
 class Drawable(Protocol):
     """What pictures need of a run: one in the making, or a finished one."""
@@ -49,7 +52,7 @@ def draw_all(run: Drawable, folder: Path, what: str, *, top: int, formats: Seque
         kernels.mkdir(exist_ok=True)
     except OSError as error:
         raise OutputError(f"{kernels} can't be made ({error.strerror})", "Move away what is in its place.") from error
-    for old in [p for name in formats for p in kernels.glob(f"*_[0-9]*_*.{name}")]:
+    for old in [p for f in formats for phase in run.walls for p in kernels.glob(f"{phase}_[0-9][0-9]_*.{f}")]:
         old.unlink()
     estimates = {
         phase: {"phase": run.model_cost(phase), "modules": estimate_points(run.ops, phase)["modules"]}
@@ -71,7 +74,8 @@ def draw_all(run: Drawable, folder: Path, what: str, *, top: int, formats: Seque
         )
         names[phase] = {"roofline": with_format(path, formats[0]).name, "kernels": {}}
         for rank, ((label, launches), work) in enumerate(zip(tops[phase], works[phase], strict=True), start=1):
-            file = kernels / f"{phase}_{rank:02d}_{re.sub(r'[^A-Za-z0-9]+', '_', label).strip('_')}.png"
+            stem = re.sub(r"[^A-Za-z0-9]+", "_", label).strip("_")[:_LONGEST_STEM].rstrip("_")
+            file = kernels / f"{phase}_{rank:02d}_{stem}.png"
             kernel_roofline(
                 launches,
                 run.ceilings,

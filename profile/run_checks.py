@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -75,11 +74,9 @@ class WholeFiles:
     def __init__(self, folder: Path, identity: Mapping[str, Any] | None = None) -> None:
         self.folder = folder
         self._digests: dict[str, str] = {}
-        if not (folder / STAGES).exists():
-            print(
-                f"note: {folder} has no {STAGES}, so nobody can tell whether its files are as the run wrote them",
-                file=sys.stderr,
-            )
+        self.known = (folder / STAGES).exists()
+        """whether there are hashes at all"""
+        if not self.known:
             return
         try:
             stages = read_json(folder / STAGES)
@@ -196,16 +193,13 @@ def check_record(path: Path, record: Mapping[str, Any]) -> None:
         OutputError: with the field.
     """
     who = record["identity"]
-    for field in ("model", "dtype", "device"):
+    for field in ("model", "dtype", "device", "attn", "cache"):
         if not isinstance(who.get(field), str):
             raise OutputError(f"{path} has no {field} in its identity", f"{REPAIR}.")
     for field in ("batch", "prompt", "output"):
         value = who.get(field)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**53:
             raise OutputError(f"{path} has {_shown(value)} for {field} in its identity", f"{REPAIR}.")
-    for field in ("attn", "cache"):
-        if not isinstance(who.get(field, ""), str):
-            raise OutputError(f"{path} has {_shown(who[field])} for {field} in its identity", f"{REPAIR}.")
     if not isinstance(who["driver"], dict):
         raise OutputError(f"{path} has no driver in its identity", f"{REPAIR}.")
     for field in ("sources", "environment"):

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from kernelroof.models.errors import OutputError
+from kernelroof.models.errors import OutputError, UsageError
 from kernelroof.profile.lock import LOCK, take_lock
 
 STAGES = "stages.json"
@@ -42,7 +42,8 @@ def whole_file(path: Path) -> Iterator[Path]:
             f"{path} can't be written ({error.strerror or error})", "Free some space or choose another --out."
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -54,6 +55,26 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON under its final name only when it is whole."""
     write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def check_target(target: Path) -> None:
+    """Refuse to write a report, page or trace over what a run recorded, or over a folder.
+
+    Raises:
+        UsageError: `target` is a folder, or a file that a stage of the run beside it made.
+    """
+    if target.is_dir():
+        raise UsageError(f"--out {target} is a folder", f"Name a file in it, such as {target / 'out.html'}.")
+    whole = target.resolve()
+    stages = whole.parent / STAGES
+    try:
+        found = read_json(stages) if stages.is_file() else {}
+    except OutputError:
+        found = {}
+    made = {str(file) for name, stage in found.items() if name != "report" and isinstance(stage, dict)
+            for file in stage.get("files", {})}  # fmt: skip
+    if whole.exists() and whole.name in {RUN, STAGES, *made}:
+        raise UsageError(f"--out {target} is a file that a run recorded", "Choose another name.")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -181,6 +202,12 @@ class RunFolder:
             if any(p.name != LOCK and not p.name.startswith(".part-") for p in self.path.iterdir()):
                 raise OutputError(f"{self.path} is not empty and holds no run", "Choose another --out.")
             return None
+        made = (p for pattern in self._files for p in self.path.glob(pattern))
+        if not stages.exists() and not self._overwrite and (kept := next(made, None)) is not None:
+            raise OutputError(
+                f"{self.path} holds {kept.name} but no {STAGES}, so nobody can tell what of it is whole",
+                "Bring stages.json back, choose another --out, or record again with --overwrite.",
+            )
         try:
             found = read_json(run).get("identity")
             self._stages = read_json(stages) if stages.exists() else {}

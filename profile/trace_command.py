@@ -10,10 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from kernelroof.models.errors import UsageError
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.profile.progress import progress
-from kernelroof.profile.runfolder import whole_file
+from kernelroof.profile.runfolder import check_target, whole_file
 
 PLACED = "placed_trace.json.gz"
 
@@ -21,8 +20,7 @@ PLACED = "placed_trace.json.gz"
 def run(args: argparse.Namespace) -> int:
     """Write the trace of `args.run`; see `profile.run_options`."""
     target = Path(args.out) if args.out else Path(args.run) / PLACED
-    if target.is_dir():
-        raise UsageError(f"--out {target} is a folder", "Name a file, such as placed.json.gz.")
+    check_target(target)
     finished = FinishedRun(args.run)
     with progress("writing the trace"):
         write_placed(finished, target)

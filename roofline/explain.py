@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from kernelroof.models.errors import UsageError
+from kernelroof.models.fields import shortened
 from kernelroof.roofline.place import aggregate, numbers
 from kernelroof.roofline.siblings import odd_layers
 from kernelroof.roofline.spread import KERNEL
@@ -102,7 +103,7 @@ def module_view(view: PhaseView, name: str) -> dict[str, Any]:
     if rows.empty:
         known = sorted({role_of(str(m)) for m in view.rows["module"]})
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known[:5]
-        raise UsageError(f"no module {name!r} ran in {view.name}", f"Such as: {', '.join(near)}.")
+        raise UsageError(f"no module {shortened(name)} ran in {view.name}", f"Such as: {', '.join(near)}.")
     layer = view.parts[(view.parts["scope"] == "layer") & (view.parts["name"] == name)]
     inside = np.array([matches(str(m), name) for m in view.parts["name"]], dtype=bool)
     single = view.parts[(view.parts["scope"] == "module").to_numpy(bool) & inside]
