@@ -43,6 +43,8 @@ class FinishedRun:
     """
 
     def __init__(self, path: str | Path, *, unfinished: bool = False) -> None:
+        if not str(path):
+            raise UsageError("the name of the run folder is empty", _ANOTHER)
         self.path = Path(path)
         if not (self.path / RUN).is_file():
             raise UsageError(f"{path} holds no run", "Give a folder that `kernelroof profile` wrote.")

@@ -50,7 +50,10 @@ OPS = Rule(
 )
 SPREAD = Rule(
     ("phase", "scope", *_NAMES, "reason"),
-    ("samples", "recordings", "step_median_ns", "step_low_ns", "step_high_ns", "growth_pct", "noise_pct"),
+    (
+        *("samples", "recordings", "growth_pct", "noise_pct", "between_pct", "launches"),
+        *(f"{what}_{part}_ns" for what in ("step", "launch") for part in ("median", "low", "high", "min", "max")),
+    ),
     signed=("growth_pct",),
     needed=("phase", "scope"),
 )
@@ -200,8 +203,9 @@ def check_record(path: Path, record: Mapping[str, Any]) -> None:
         value = who.get(field)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**53:
             raise OutputError(f"{path} has {_shown(value)} for {field} in its identity", f"{REPAIR}.")
-    if not isinstance(who["driver"], dict):
-        raise OutputError(f"{path} has no driver in its identity", f"{REPAIR}.")
+    for field in ("driver", "machine"):
+        if not isinstance(who.get(field), dict):
+            raise OutputError(f"{path} has no {field} in its identity", f"{REPAIR}.")
     for field in ("sources", "environment"):
         if not isinstance(record.get(field) or {}, dict):
             raise OutputError(f"{path} has {_shown(record[field])} for {field}", f"{REPAIR}.")

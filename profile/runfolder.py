@@ -31,6 +31,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         OutputError: the file can't be written (no permission, no space).
     """
+    if path.exists() and not path.is_file():  # a device would be replaced, not written to
+        raise OutputError(f"{path} can't be written (it is no ordinary file)", "Name a file that may be replaced.")
     temporary = path.with_name(f".part-{os.getpid()}-{path.name}")
     try:
         yield temporary

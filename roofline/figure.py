@@ -82,6 +82,8 @@ def with_format(path: str | os.PathLike[str], name: str) -> Path:
 
 
 def _save(figure: Figure, target: Path, name: str) -> Path:
+    if target.exists() and not target.is_file():  # a device would be replaced, not written to
+        raise OutputError(f"picture {target} can't be written (it is no ordinary file)", "Choose another --out.")
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     more: dict[str, Any] = {"pil_kwargs": {"compress_level": 3}} if name == "png" else {}
     try:
