@@ -188,6 +188,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: ok; 2: an error that was said; 70: one that nobody foresaw; 130: interrupted.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller; its number must not go to the next file opened
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that can't show a character shows a question mark; it is no reason to fail.

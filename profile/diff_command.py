@@ -22,14 +22,13 @@ def run(args: argparse.Namespace) -> int:
     limit = _limit(args.fail_over)
     if args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
-    if args.out:
-        check_target(Path(args.out))
+    target = check_target(Path(args.out)) if args.out else None
     with progress("comparing"):
         found = compare(FinishedRun(args.a), FinishedRun(args.b))
     if limit is not None and found.incomparable:
         raise UsageError(f"--fail-over on runs of other work ({found.incomparable[0]})", "Run B as A was run.")
-    if args.out:
-        write_text(Path(args.out), _page(found))
+    if target is not None:
+        write_text(target, _page(found))
     if args.json:
         print(json.dumps(record(found, limit), indent=2, allow_nan=False))
     else:
@@ -83,5 +82,5 @@ def _limit(text: str | None) -> float | None:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise UsageError(f"--fail-over is {text}", "Give a percentage, such as 5%.")
+        raise UsageError(f"--fail-over is {text!r}", "Give a percentage, such as 5%.")
     return value

@@ -15,9 +15,9 @@ from kernelroof.profile.runfolder import check_target
 def run(args: argparse.Namespace) -> int:
     """Write the report of `args.run`; see `profile.run_options`."""
     target = Path(args.out) if args.out else Path(args.run) / REPORT
-    check_target(target)
+    file = check_target(target)
     finished = FinishedRun(args.run)
     with progress("writing the report"):
-        write_report(finished, target)
+        write_report(finished, file)
     print(target)
     return 0

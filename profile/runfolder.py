@@ -49,9 +49,12 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file under its final name only when it is whole."""
+    """Write a text file under its final name only when it is whole.
+
+    Names of files need not be text; what of them can't be encoded is written as an escape.
+    """
     with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -59,15 +62,17 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
-def check_target(target: Path) -> None:
-    """Refuse to write a report, page or trace over what a run recorded, or over a folder.
+def check_target(target: Path) -> Path:
+    """The file that --out names, a link followed; refuses folders, devices and what a run recorded.
 
     Raises:
-        UsageError: `target` is a folder, or a file that a stage of the run beside it made.
+        UsageError: `target` is a folder or a device, or a file that a stage of the run beside it made.
     """
     if target.is_dir():
         raise UsageError(f"--out {target} is a folder", f"Name a file in it, such as {target / 'out.html'}.")
     whole = target.resolve()
+    if str(target).startswith("/dev/") or (whole.exists() and not whole.is_file()):
+        raise UsageError(f"--out {target} is no ordinary file", "Name a file that may be replaced.")
     stages = whole.parent / STAGES
     try:
         found = read_json(stages) if stages.is_file() else {}
@@ -77,6 +82,7 @@ def check_target(target: Path) -> None:
             for file in stage.get("files", {})}  # fmt: skip
     if whole.exists() and whole.name in {RUN, STAGES, *made}:
         raise UsageError(f"--out {target} is a file that a run recorded", "Choose another name.")
+    return whole
 
 
 def read_json(path: Path) -> dict[str, Any]:
