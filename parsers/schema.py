@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelroof.models.errors import ReportError
+from kernelroof.parsers.plain import plain_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -189,7 +190,7 @@ ANALYZED = (
 
 
 def conform(frame: pd.DataFrame, columns: tuple[Column, ...], table: str) -> pd.DataFrame:
-    """Return `frame` with exactly these columns, in this order and these dtypes.
+    """Return `frame` with exactly these columns, in this order and these dtypes; control characters are escaped.
 
     Raises:
         ReportError: a column is missing, holds what its dtype can't hold (a fraction, a number of 64 bits and
@@ -213,6 +214,8 @@ def conform(frame: pd.DataFrame, columns: tuple[Column, ...], table: str) -> pd.
             raise ReportError(
                 f"table {table}: {c.name} holds what is no {c.dtype} ({error})", "Record it again."
             ) from error
+        if c.dtype == "str":
+            out[c.name] = plain_texts(out[c.name])
         if c.least is not None and (low := out[c.name].lt(c.least).fillna(False)).any():
             row = int(low.to_numpy(bool).argmax())
             raise ReportError(

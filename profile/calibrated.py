@@ -12,6 +12,7 @@ import pandas as pd
 from kernelroof.models.errors import OutputError, UsageError
 from kernelroof.models.fields import shortened
 from kernelroof.models.workload import Workload
+from kernelroof.profile.run_checks import WholeFiles
 from kernelroof.profile.runfolder import read_json
 from kernelroof.roofline.calibrate import Prediction, calibration, predict
 
@@ -47,6 +48,9 @@ def calibrated_record(folder: str, config: Mapping[str, Any], workload: Workload
         raise UsageError("a run's factors are for the formats it ran in", "Leave out --weights-dtype and --kv-dtype.")
     if workload.cache == "ideal":
         raise UsageError("no model runs with an ideal cache", "Choose --cache dynamic or static with --calibrate.")
+    files = WholeFiles(Path(folder), identity)
+    for name in ("kernels.csv", "ceilings.json", "wall.json"):
+        files.read(name)
     kernels = _kernels(Path(folder) / "kernels.csv")
     ceilings, wall = _read(folder, "ceilings.json"), _read(folder, "wall.json")
     _check_positive(ceilings, f"{folder}/ceilings.json", ("flop_s", "byte_s"))
@@ -122,7 +126,7 @@ def _kernels(path: Path) -> pd.DataFrame:
     try:
         if not path.read_bytes().endswith(b"\n"):
             raise OutputError(f"{path} is cut short", _ANOTHER)
-        kernels = pd.read_csv(path, dtype=dict.fromkeys(_TEXTS, str))
+        kernels = pd.read_csv(path, dtype=dict.fromkeys(_TEXTS, str), keep_default_na=False, na_values=[""])
         lacking = [column for column in (*_TEXTS, *_FIGURES) if column not in kernels.columns]
         if lacking:
             raise OutputError(f"{path} has no column {', '.join(lacking)}", _ANOTHER)

@@ -6,10 +6,13 @@ import argparse
 import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from kernelroof.models.errors import KernelroofError, UsageError
+from kernelroof.parsers.plain import plain
 from kernelroof.profile.compile_options import EPILOG as COMPILE_EPILOG
 from kernelroof.profile.compile_options import add_compile_options
 from kernelroof.profile.decision_options import add_decision_commands
@@ -18,6 +21,11 @@ from kernelroof.profile.nsight_options import add_nsight_options, split_target
 from kernelroof.profile.picture_options import add_picture_formats, add_pictures
 from kernelroof.profile.run_options import add_run_commands
 from kernelroof.profile.workload_options import add_workload
+
+TRACEBACK = "KERNELROOF_TRACEBACK"
+"""Environment variable: an unforeseen error is raised, not said in a line."""
+UNFORESEEN = 70
+"""Exit status of an unforeseen error."""
 
 _EPILOG = """examples:
   kernelroof estimate llama-3-8b --gpu a100-80gb       what the model must cost, in milliseconds of CPU time
@@ -176,7 +184,13 @@ def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status (0 ok, 2 an error that was said, 130 interrupted)."""
+    """Run one command; returns the exit status.
+
+    0: ok; 2: an error that was said; 70: one that nobody foresaw; 130: interrupted.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller; its number must not go to the next file opened
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that can't show a character shows a question mark; it is no reason to fail.
@@ -190,8 +204,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KernelroofError as error:
-        # Names and values in a message may hold line breaks; it is one line all the same.
-        print(f"kernelroof: error: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        # Names and values in a message may hold line breaks or escapes; it is one line of text all the same.
+        print(f"kernelroof: error: {plain(' '.join(str(error).splitlines()))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("kernelroof: interrupted", file=sys.stderr)
@@ -201,7 +215,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        print(f"kernelroof: error: the output can't be written ({error.strerror or error})", file=sys.stderr)
+        place = f" at {error.filename}" if error.filename else ""
+        refusal = plain(f"the system refused a file or the output{place} ({error.strerror or error})")
+        print(f"kernelroof: error: {refusal}. Look at its space and rights, or choose another.", file=sys.stderr)
         return 2
     except MemoryError:
         print("kernelroof: error: this needs more memory than there is. Ask for less at a time.", file=sys.stderr)
@@ -213,6 +229,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        print(f"kernelroof: error: {_unforeseen(error)}", file=sys.stderr)
+        return UNFORESEEN
+
+
+def _unforeseen(error: Exception) -> str:
+    """One line on an error that nobody thought of, with the innermost line of this package."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if "kernelroof" in frame.filename]
+    where = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+    words = plain(" ".join(str(error).split()))[:300]
+    return (
+        f"unforeseen: {type(error).__name__}{where}: {words}. This is a fault of kernelroof, or a damaged file that it "
+        f"does not recognise; {TRACEBACK}=1 shows all of it, for a report."
+    )
 
 
 def _run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from kernelroof.models.errors import UsageError
 from kernelroof.profile.compare_runs import Comparison, compare, passed, slower
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.profile.progress import progress
-from kernelroof.profile.runfolder import write_text
+from kernelroof.profile.runfolder import check_target, write_text
 
 GATE_CLOSED = 3
 """Exit status where --fail-over found a phase slower."""
@@ -25,13 +25,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--allow-drift without --fail-over", "Give the gate's limit, such as --fail-over 5%.")
     if args.top < 1:
         raise UsageError(f"--top is {args.top}", "Give a whole number of at least 1.")
+    target = check_target(Path(args.out)) if args.out else None
     with progress("comparing"):
         found = compare(FinishedRun(args.a), FinishedRun(args.b))
     if limit is not None and found.incomparable:
         raise UsageError(f"--fail-over on runs of other work ({found.incomparable[0]})", "Run B as A was run.")
     closed = slower(found, limit, allow_drift=args.allow_drift) if limit is not None else []
-    if args.out:
-        write_text(Path(args.out), _page(found))
+    if target is not None:
+        write_text(target, _page(found))
     if args.json:
         print(json.dumps(record(found, closed), indent=2, allow_nan=False))
     else:
@@ -89,5 +90,5 @@ def _limit(text: str | None) -> float | None:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise UsageError(f"--fail-over is {text}", "Give a percentage, such as 5%.")
+        raise UsageError(f"--fail-over is {text!r}", "Give a percentage, such as 5%.")
     return value

@@ -25,13 +25,13 @@ def run(args: argparse.Namespace) -> int:
     finished = FinishedRun(args.run)
     folder = shlex.quote(args.run)
     record: Any
-    if args.module and args.kernel is not None:
+    if args.module is not None and args.kernel is not None:
         raise UsageError("--module and --kernel are two views", "Give one of them.")
-    if args.module or args.kernel is not None:
+    if args.module is not None or args.kernel is not None:
         view = phase_view(
             finished, args.phase or ("decode" if "decode" in finished.walls else next(iter(finished.walls)))
         )
-        if args.module:
+        if args.module is not None:
             record = explain.module_view(view, args.module)
             lines = explain_text.module_lines(record, folder)
         else:

@@ -5,12 +5,16 @@ What looks at a run after it ended (report, diff, explain, pictures, trace) read
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelroof.models.errors import OutputError, UsageError
+from kernelroof.models.errors import OutputError, ReportError, UsageError
+from kernelroof.profile import run_checks
+from kernelroof.profile.run_checks import REPAIR, Rule, WholeFiles, rule_of
 from kernelroof.profile.runfolder import RUN, read_json
 from kernelroof.roofline.ceilings import Ceilings, checked, from_json
 
@@ -40,10 +44,12 @@ class FinishedRun:
     """
 
     def __init__(self, path: str | Path, *, unfinished: bool = False) -> None:
+        if not str(path):
+            raise UsageError("the name of the run folder is empty", _ANOTHER)
         self.path = Path(path)
         if not (self.path / RUN).is_file():
             raise UsageError(f"{path} holds no run", "Give a folder that `kernelroof profile` wrote.")
-        self.record = self._json(RUN)
+        self.record = _record(self.path / RUN)
         if not isinstance(self.record.get("identity"), dict):
             raise OutputError(f"{self.path / RUN} has no identity", _ANOTHER)
         if self.identity.get("command") == "measured sweep":
@@ -54,6 +60,11 @@ class FinishedRun:
             raise UsageError(f"{path} holds no finished run", "Finish it: give the same command and the same --out.")
         if "driver" not in self.identity:
             raise UsageError(f"{path} is no run of `kernelroof profile MODEL`", _ANOTHER)
+        run_checks.check_record(self.path / RUN, self.record)
+        self._files = WholeFiles(self.path, self.identity)
+        if not self._files.known:
+            print(f"note: {path} has no stages.json: nobody can tell if its files are as the run wrote them",
+                  file=sys.stderr)  # fmt: skip
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -81,17 +92,24 @@ class FinishedRun:
     @cached_property
     def walls(self) -> dict[str, dict[str, Any]]:
         """wall.json: by phase, where the bare wall time went."""
-        return self._json("wall.json")
+        found = self._json("wall.json")
+        run_checks.check_walls(self.path / "wall.json", found)
+        return found
 
     @cached_property
     def estimate(self) -> dict[str, Any]:
         """estimate.json."""
-        return self._json("estimate.json")
+        found = self._json("estimate.json")
+        run_checks.check_estimate(self.path / "estimate.json", found)
+        return found
 
     @cached_property
     def ceilings(self) -> Ceilings:
         """ceilings.json: the roofs that `kernels` was placed under."""
-        return from_json(self._text("ceilings.json"))[0]
+        try:
+            return from_json(self._text("ceilings.json"))[0]
+        except ReportError as error:
+            raise OutputError(f"{self.path / 'ceilings.json'} is damaged: {error.what}", f"{REPAIR}.") from error
 
     @cached_property
     def roof_rounds(self) -> list[Ceilings]:
@@ -111,40 +129,51 @@ class FinishedRun:
         """kernels.csv, one row a launch."""
         from kernelroof.parsers.schema import KERNELS
 
-        return self._csv("kernels.csv", {c.name: c.dtype for c in KERNELS})
+        needed = ("phase", "module", "kernel", "kind", "count", "time_ns", "bound")
+        return self._csv("kernels.csv", {c.name: c.dtype for c in KERNELS}, rule_of(KERNELS, needed=needed))
 
     @cached_property
     def launches(self) -> pd.DataFrame:
         """launches.csv, the recording as a table."""
         from kernelroof.parsers.schema import LAUNCHES
 
-        return self._csv("launches.csv", {c.name: c.dtype for c in LAUNCHES})
+        signed, needed = ("start_ns", "launch_ns"), ("phase", "module", "kernel", "start_ns", "time_ns")
+        rule = rule_of(LAUNCHES, signed=signed, needed=needed)
+        return self._csv("launches.csv", {c.name: c.dtype for c in LAUNCHES}, rule)
 
     @cached_property
     def ops(self) -> pd.DataFrame:
         """ops.csv, the traced estimate."""
-        return self._csv("ops.csv", {})
+        return self._csv("ops.csv", {}, run_checks.OPS)
 
     @cached_property
     def waterfall(self) -> pd.DataFrame:
         """waterfall.csv."""
-        return self._csv("waterfall.csv", {})
+        from kernelroof.roofline.waterfall import TERMS
+
+        figures = (*TERMS, "total_ns")
+        rule = Rule(("phase", "scope", "name"), figures, signed=figures, needed=("phase", "scope", "name", *figures))
+        found = self._csv("waterfall.csv", {}, rule)
+        run_checks.check_sums(self.path / "waterfall.csv", found, TERMS, list(self.walls))
+        return found
 
     @cached_property
     def spread(self) -> pd.DataFrame:
         """spread.csv: medians and spreads of the time in one step, by phase, module role and kernel role."""
         texts = ("phase", "scope", "role", "kind", "op", "kernel", "reason")
-        return self._csv("spread.csv", {**dict.fromkeys(texts, "str"), "samples": "Int64", "noise_pct": "float64"})
+        dtypes = {**dict.fromkeys(texts, "str"), "samples": "Int64", "noise_pct": "float64"}
+        return self._csv("spread.csv", dtypes, run_checks.SPREAD)
 
     @cached_property
     def repeats(self) -> pd.DataFrame:
         """repeats.csv: the time of each kernel role in each step of each recording."""
-        return self._csv("repeats.csv", {"phase": "str", "role": "str", "kind": "str", "op": "str", "kernel": "str"})
+        names = ("phase", "role", "kind", "op", "kernel")
+        return self._csv("repeats.csv", dict.fromkeys(names, "str"), run_checks.REPEATS)
 
     @cached_property
     def unmatched(self) -> pd.DataFrame:
         """unmatched.csv: traced ops that no kernel stands for."""
-        return self._csv("unmatched.csv", {})
+        return self._csv("unmatched.csv", {}, run_checks.UNMATCHED)
 
     @cached_property
     def counters(self) -> dict[str, Any] | None:
@@ -158,7 +187,8 @@ class FinishedRun:
 
         if not (self.path / "counted.csv").exists():
             return None
-        return self._csv("counted.csv", {c.name: c.dtype for c in ANALYZED})
+        rule = rule_of(ANALYZED, signed=("start_ns",), needed=("phase", "module", "kernel"))
+        return self._csv("counted.csv", {c.name: c.dtype for c in ANALYZED}, rule)
 
     def read(self) -> None:
         """Read what the sums of a phase rest on.
@@ -235,31 +265,38 @@ class FinishedRun:
 
     def _text(self, name: str) -> str:
         try:
-            return (self.path / name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise OutputError(f"{self.path / name} can't be read ({error})", _ANOTHER) from error
+            return self._files.read(name).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise OutputError(f"{self.path / name} can't be read ({error})", f"{REPAIR}.") from error
 
     def _json(self, name: str) -> dict[str, Any]:
-        try:
-            return read_json(self.path / name)
-        except OutputError as error:
-            raise OutputError(error.what, _ANOTHER) from error
+        self._files.read(name)
+        return _record(self.path / name)
 
-    def _csv(self, name: str, dtypes: Mapping[str, str]) -> pd.DataFrame:
+    def _csv(self, name: str, dtypes: Mapping[str, str], rule: Rule) -> pd.DataFrame:
         import pandas as pd
+        from kernelroof.parsers.plain import plain_texts
 
         path = self.path / name
+        content = self._files.read(name)
+        if not content.endswith(b"\n"):
+            raise OutputError(f"{path} is cut short", f"{REPAIR}.")
         wanted = {k: "string" if v == "str" else v for k, v in dtypes.items()}
         try:
-            if not path.read_bytes().endswith(b"\n"):
-                raise OutputError(f"{path} is cut short", _ANOTHER)
-            table: pd.DataFrame = pd.read_csv(path, dtype=wanted or None)
-        except (OSError, ValueError, TypeError) as error:  # pandas' own errors are ValueErrors
-            raise OutputError(f"{path} can't be read ({' '.join(str(error).split())})", _ANOTHER) from error
-        lacking = [c for c in wanted if c not in table.columns]
-        if lacking:
-            raise OutputError(
-                f"{path} has no column {', '.join(lacking[:4])}: another version of kernelroof wrote it",
-                "Profile again with this version, or read it with the version that wrote it.",
+            table: pd.DataFrame = pd.read_csv(
+                BytesIO(content), dtype=wanted or None, keep_default_na=False, na_values=[""]
             )
+        except (ValueError, TypeError, OverflowError) as error:  # pandas' own errors are ValueErrors
+            raise OutputError(f"{path} can't be read ({' '.join(str(error).split())})", f"{REPAIR}.") from error
+        run_checks.check_table(path, table, rule)
+        for column in rule.texts:
+            if pd.api.types.is_string_dtype(table[column]) and not pd.api.types.is_numeric_dtype(table[column]):
+                table[column] = plain_texts(table[column])
         return table
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except OutputError as error:
+        raise OutputError(error.what, f"{REPAIR}.") from error

@@ -187,8 +187,12 @@ def _measure(point: Point, job_of: Callable[[Point], Job], out: Path, overwrite:
     job = job_of(point)
     story = folder.parent / f".{folder.name}.story"
     story.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(story) as temporary, temporary.open("w", encoding="utf-8") as file, redirect_stdout(file):
-        run_job(job, folder, overwrite=overwrite)
+    with (
+        whole_file(story) as temporary,
+        temporary.open("w", encoding="utf-8", errors="replace") as file,
+        redirect_stdout(file),
+    ):
+        run_job(job, folder, overwrite=overwrite, resume=out)
     story.replace(folder / STORY)
 
 

@@ -53,7 +53,7 @@ def draw_all(run: Drawable, folder: Path, what: str, *, top: int, formats: Seque
         kernels.mkdir(exist_ok=True)
     except OSError as error:
         raise OutputError(f"{kernels} can't be made ({error.strerror})", "Move away what is in its place.") from error
-    for old in [p for name in formats for p in kernels.glob(f"*_[0-9]*_*.{name}")]:
+    for old in [p for f in formats for phase in run.walls for p in kernels.glob(f"{phase}_[0-9][0-9]_*.{f}")]:
         old.unlink()
     estimates = {
         phase: {"phase": run.model_cost(phase), "modules": estimate_points(run.ops, phase)["modules"]}

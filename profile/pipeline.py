@@ -76,8 +76,11 @@ class Job(NamedTuple):
     formats: tuple[str, ...] = ("png",)
 
 
-def run_job(job: Job, out: Path, *, overwrite: bool = False) -> None:
+def run_job(job: Job, out: Path, *, overwrite: bool = False, resume: Path | None = None) -> None:
     """Run every stage of a job into the folder `out` and print what came out of it.
+
+    Args:
+        resume: the --out that the user gave, where `out` is a part of it.
 
     Raises:
         KernelroofError: see the stages.
@@ -95,7 +98,7 @@ def run_job(job: Job, out: Path, *, overwrite: bool = False) -> None:
                 print(line, file=sys.stderr)
             Pipeline(job, run, environment, stop).run()
     except KeyboardInterrupt:
-        print(f"kernelroof: stopped; the same command with --out {out} goes on from there", file=sys.stderr)
+        print(f"kernelroof: stopped; the same command with --out {resume or out} goes on from there", file=sys.stderr)
         raise
 
 
@@ -403,7 +406,8 @@ class Pipeline:
         import pandas as pd
 
         wanted = {k: "string" if v == "str" else v for k, v in dtypes.items()}
-        return pd.read_csv(self.folder.file(name), dtype=wanted or None)
+        # Only an empty cell is missing: a module may be named "NA" or "null".
+        return pd.read_csv(self.folder.file(name), dtype=wanted or None, keep_default_na=False, na_values=[""])
 
 
 def _record(job: Job, ceilings: Ceilings) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from kernelroof.models.errors import OutputError
+from kernelroof.models.errors import OutputError, UsageError
 from kernelroof.profile.lock import LOCK, take_lock
 
 STAGES = "stages.json"
@@ -31,6 +31,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         OutputError: the file can't be written (no permission, no space).
     """
+    if path.exists() and not path.is_file():  # a device would be replaced, not written to
+        raise OutputError(f"{path} can't be written (it is no ordinary file)", "Name a file that may be replaced.")
     temporary = path.with_name(f".part-{os.getpid()}-{path.name}")
     try:
         yield temporary
@@ -42,18 +44,45 @@ def whole_file(path: Path) -> Iterator[Path]:
             f"{path} can't be written ({error.strerror or error})", "Free some space or choose another --out."
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file under its final name only when it is whole."""
+    """Write a text file under its final name only when it is whole.
+
+    Names of files need not be text; what of them can't be encoded is written as an escape.
+    """
     with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON under its final name only when it is whole."""
     write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def check_target(target: Path) -> Path:
+    """The file that --out names, a link followed; refuses folders, devices and what a run recorded.
+
+    Raises:
+        UsageError: `target` is a folder or a device, or a file that a stage of the run beside it made.
+    """
+    if target.is_dir():
+        raise UsageError(f"--out {target} is a folder", f"Name a file in it, such as {target / 'out.html'}.")
+    whole = target.resolve()
+    if str(target).startswith("/dev/") or (whole.exists() and not whole.is_file()):
+        raise UsageError(f"--out {target} is no ordinary file", "Name a file that may be replaced.")
+    stages = whole.parent / STAGES
+    try:
+        found = read_json(stages) if stages.is_file() else {}
+    except OutputError:
+        found = {}
+    made = {str(file) for name, stage in found.items() if name != "report" and isinstance(stage, dict)
+            for file in stage.get("files", {})}  # fmt: skip
+    if whole.exists() and whole.name in {RUN, STAGES, *made}:
+        raise UsageError(f"--out {target} is a file that a run recorded", "Choose another name.")
+    return whole
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -181,6 +210,12 @@ class RunFolder:
             if any(p.name != LOCK and not p.name.startswith(".part-") for p in self.path.iterdir()):
                 raise OutputError(f"{self.path} is not empty and holds no run", "Choose another --out.")
             return None
+        made = (p for pattern in self._files for p in self.path.glob(pattern))
+        if not stages.exists() and not self._overwrite and (kept := next(made, None)) is not None:
+            raise OutputError(
+                f"{self.path} holds {kept.name} but no {STAGES}, so nobody can tell what of it is whole",
+                "Bring stages.json back, choose another --out, or record again with --overwrite.",
+            )
         try:
             found = read_json(run).get("identity")
             self._stages = read_json(stages) if stages.exists() else {}

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from kernelroof.models.grid import Device, Grid, estimate_grid
 from kernelroof.models.presets import display_name, load_config
 from kernelroof.models.spec import ModelSpec, read_spec
 from kernelroof.models.workload import Workload, conventions, make_workload
+from kernelroof.profile.runfolder import check_target
 from kernelroof.roofline.gpus import Gpu, find_gpu, peak_for, quantised_peaks
 from kernelroof.roofline.text_table import WIDTH, text_table
 from kernelroof.roofline.units import quantity, seconds
@@ -93,6 +95,8 @@ def _check_outputs(args: argparse.Namespace) -> None:
         raise UsageError(f"--out {args.out}: unknown kind of file", "Name a .csv, .csv.gz or .parquet file.")
     if args.picture is not None and not args.picture.endswith(_PICTURES):
         raise UsageError(f"--picture {args.picture}: unknown kind of file", "Name a .png, .svg or .pdf file.")
+    if args.out is not None:
+        check_target(Path(args.out))
 
 
 def _rows(args: argparse.Namespace) -> list[tuple[ModelSpec, Workload]]:

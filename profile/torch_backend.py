@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from kernelroof.models.errors import OutputError
 from kernelroof.profile.driver import Session, no_collection, run_pass, times_record, warm_up
 from kernelroof.profile.ranges import module_ranges, profiler_sink
 from kernelroof.profile.runfolder import whole_file
@@ -65,9 +66,23 @@ def export(recorder: profile, out: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="kernelroof-") as folder, whole_file(out) as temporary:
         plain = Path(folder) / "trace.json"
         recorder.export_chrome_trace(str(plain))
+        if not _is_whole(plain):  # torch fails in silence where there is no space
+            raise OutputError(
+                f"torch.profiler could not write its whole trace into {folder}",
+                "Free some space there, or set TMPDIR to another folder.",
+            )
         # Level 1: a trace is repetitive, and the default level takes five times as long for 20 % less.
         with plain.open("rb") as source, gzip.open(temporary, "wb", compresslevel=1) as target:
             shutil.copyfileobj(source, target, 1 << 20)
+
+
+def _is_whole(trace: Path) -> bool:
+    """Whether a JSON file is there and ends as an object ends."""
+    if not trace.is_file():
+        return False
+    with trace.open("rb") as file:
+        file.seek(max(0, trace.stat().st_size - 64))
+        return file.read().rstrip().endswith(b"}")
 
 
 def event_costs() -> dict[str, float]:

@@ -10,22 +10,22 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from kernelroof.models.errors import UsageError
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.profile.progress import progress
-from kernelroof.profile.runfolder import whole_file
+from kernelroof.profile.runfolder import check_target, whole_file
 
 PLACED = "placed_trace.json.gz"
+_ERRORS = "backslashreplace"
+"""Names of folders need not be text: what can't be encoded becomes an escape of JSON."""
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the trace of `args.run`; see `profile.run_options`."""
     target = Path(args.out) if args.out else Path(args.run) / PLACED
-    if target.is_dir():
-        raise UsageError(f"--out {target} is a folder", "Name a file, such as placed.json.gz.")
+    file = check_target(target)
     finished = FinishedRun(args.run)
     with progress("writing the trace"):
-        write_placed(finished, target)
+        write_placed(finished, file)
     print(f"{target}: open it at https://ui.perfetto.dev (it stays on this machine), or in chrome://tracing")
     return 0
 
@@ -50,9 +50,9 @@ def write_events(target: Path, events: Iterable[dict[str, Any]], notes: dict[str
     """Events as a JSON file, one a line, written as they come; under its name only when it is whole."""
     with whole_file(target) as temporary, ExitStack() as stack:
         if target.suffix == ".gz":
-            file: IO[str] = stack.enter_context(gzip.open(temporary, "wt", compresslevel=4, encoding="utf-8"))
+            file: IO[str] = stack.enter_context(gzip.open(temporary, "wt", 4, "utf-8", _ERRORS))
         else:
-            file = stack.enter_context(temporary.open("w", encoding="utf-8"))
+            file = stack.enter_context(temporary.open("w", encoding="utf-8", errors=_ERRORS))
         encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
         file.write(f'{{"displayTimeUnit":"ns","otherData":{encode(notes)},"traceEvents":[\n')
         before = ""

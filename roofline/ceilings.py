@@ -112,7 +112,7 @@ def from_json(text: str) -> tuple[Ceilings, dict[str, Any]]:
     hint = "Measure the ceilings again, or name the GPU."
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ReportError(f"ceilings.json is not JSON ({error})", hint) from None
     if not isinstance(data, dict):
         raise ReportError("ceilings.json holds no object", hint)

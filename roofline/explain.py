@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from kernelroof.models.errors import UsageError
+from kernelroof.models.fields import shortened
 from kernelroof.roofline.place import aggregate, numbers
 from kernelroof.roofline.siblings import odd_layers
 from kernelroof.roofline.spread import KERNEL
@@ -107,7 +108,7 @@ def module_view(view: PhaseView, name: str) -> dict[str, Any]:
     rows = with_roles(view.rows[[matches(str(m), name) for m in view.rows["module"]]])
     if rows.empty:
         near = ", ".join(_near(name, [str(m) for m in view.rows["module"].unique()]))
-        raise UsageError(f"no module {name!r} ran in {view.name}", f"Such as: {near}.")
+        raise UsageError(f"no module {shortened(name)} ran in {view.name}", f"Such as: {near}.")
     layers = view.parts[(view.parts["scope"] == "layer").to_numpy(bool)]
     layer = layers[[matches(str(n), name) for n in layers["name"]]]
     # A name that means one layer and nothing beside it is that layer: its own row holds its ideal as one piece.

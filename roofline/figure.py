@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import textwrap
+import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +17,7 @@ from kernelroof.models.errors import OutputError
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.labels import Box, Mark
 from kernelroof.roofline.units import quantity
-from matplotlib import rc_context
+from matplotlib import rc_context, rcParams
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -37,6 +39,11 @@ _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
+
+
+# Texts hold names of models, modules and kernels: a $ in one of them begins no formula.
+rcParams["text.parse_math"] = False
+warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
 
 
 class Roofs(NamedTuple):
@@ -75,6 +82,8 @@ def with_format(path: str | os.PathLike[str], name: str) -> Path:
 
 
 def _save(figure: Figure, target: Path, name: str) -> Path:
+    if target.exists() and not target.is_file():  # a device would be replaced, not written to
+        raise OutputError(f"picture {target} can't be written (it is no ordinary file)", "Choose another --out.")
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     more: dict[str, Any] = {"pil_kwargs": {"compress_level": 3}} if name == "png" else {}
     try:
@@ -86,7 +95,8 @@ def _save(figure: Figure, target: Path, name: str) -> Path:
             f"picture {target} can't be written ({error.strerror or error})", "Free some space or choose another --out."
         ) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
     return target
 
 
