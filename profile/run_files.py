@@ -8,6 +8,7 @@ MEANINGS = {
     "ops.csv": "the traced estimate: FLOPs and bytes of every op under its module, summed over the phase",
     "modules.csv": "compulsory bytes of every module",
     "bare.json": "bare wall times, without profiler and ranges",
+    "bare_again.json": "the bare wall times of a second try, which count where the first was disturbed",
     "wall.json": "how recorded times were brought to the bare ones, the gaps, and what makes figures doubtful",
     "ceilings.json": "the roofs, with every round of their measurement",
     "kernels.csv": "every launch: module, time, FLOPs, bytes, intensity, bound, share of roof, sources, reasons",

@@ -30,7 +30,7 @@ def print_kernels(console: Console, kernels: pd.DataFrame, top: int, clock: str)
     launches = int(kernels["launches"].sum())
     console.print()
     console.print(
-        f"{where}: {counted(len(kernels), 'kernel')}, {counted(launches, 'launch')}, {seconds(total / 1e9, 3)}",
+        f"{where}: {counted(len(kernels), 'different kernel')}, {counted(launches, 'execution')}, {seconds(total / 1e9, 3)}",
         style="bold",
         markup=False,
     )

@@ -94,7 +94,7 @@ def phase_summary(
     model: tuple[int, int] | None = None,
     overlap_ns: float = 0.0,
 ) -> PhaseSummary:
-    """Sum one phase.
+    """Sum one phase. Where one op is several kernels whose figures are known only together, they count as one piece.
 
     Args:
         placed: the table of placed kernels (any phases; only `phase` is looked at).
@@ -106,7 +106,7 @@ def phase_summary(
             time; the traced ops can't serve: their bytes hold what an implementation moves besides.
     """
     rows = placed[placed["phase"] == phase]
-    total = aggregate(rows.assign(all="all"), "all")
+    total = aggregate(_whole_groups(rows, ceilings).assign(all="all"), "all")
     one = {str(k): v for k, v in total.iloc[0].to_dict().items()} if len(total) else {}
     kernel_ns = float(one.get("time_ns", 0))
     bounds = (rows["time_ns"] * rows["count"]).groupby(rows["bound"]).sum().sort_values(ascending=False)
@@ -118,7 +118,7 @@ def phase_summary(
         wall_ns=wall_ns,
         kernel_ns=kernel_ns,
         overlap_ns=overlap_ns,
-        launches=int(one.get("launches", 0)),
+        launches=int(rows["count"].sum()),
         unplaced=int(one.get("unplaced", 0)),
         unplaced_ns=float(one.get("unplaced_ns", 0)),
         flops=_whole(one.get("flops")),

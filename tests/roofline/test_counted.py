@@ -330,7 +330,7 @@ def test_at_least_is_explained_where_it_stands(whole: float | None) -> None:
     out = io.StringIO()
     print_kernels(new_console(out, width=100), kernels, 8, "ncu")
     assert ("≥57.0" in out.getvalue()) == ("≥: at least this" in out.getvalue()) == (whole is None)
-    assert "1 kernel, 1 launch," in out.getvalue()
+    assert "1 different kernel, 1 execution," in out.getvalue()
 
 
 def test_the_source_of_a_roof_is_said_once() -> None:
