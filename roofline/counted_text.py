@@ -29,8 +29,9 @@ def print_kernels(console: Console, kernels: pd.DataFrame, top: int, clock: str)
     total = float(kernels["time_ns"].sum())
     launches = int(kernels["launches"].sum())
     console.print()
+    ran = f"{counted(len(kernels), 'different kernel')}, {counted(launches, 'execution')}"
     console.print(
-        f"{where}: {counted(len(kernels), 'different kernel')}, {counted(launches, 'execution')}, {seconds(total / 1e9, 3)}",
+        f"{where}: {ran}, {seconds(total / 1e9, 3)}",
         style="bold",
         markup=False,
     )
