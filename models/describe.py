@@ -71,8 +71,8 @@ def conventions_of_kinds(spec: ModelSpec) -> dict[str, str]:
     if experts(spec, 1):
         words["experts"] = (
             "those that at least one token meets are read, as expected under uniform independent routing; one token "
-            "meets exactly its top-k. Traced ops, and with them the waterfall and the bytes of kernels, take the most even "
-            "routing: as many experts as tokens times k can meet"
+            "meets exactly its top-k. Traced ops, and with them the waterfall and the bytes of kernels, take the most "
+            "even routing: as many experts as tokens times k can meet"
         )
     if any(group.state for group in spec.groups):
         words["states"] = (
