@@ -15,7 +15,7 @@ from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.compiled_match import DISPATCH
 from kernelroof.roofline.large_rows import LARGE, reason_of, without_verdict
 from kernelroof.roofline.place import HEALTHY_PCT, TOLERANCE_PCT
-from kernelroof.roofline.steady import short_doubts
+from kernelroof.roofline.steady import calls_for_quiet, short_doubts
 from kernelroof.roofline.summary import PhaseSummary
 from kernelroof.roofline.units import fixed, quantity, seconds
 from kernelroof.roofline.verdict import NOT_COUNTED
@@ -271,7 +271,8 @@ def _what_to_do(
     steps.sort(key=lambda s: -s[0])
     found = [words for _, words in steps]
     if doubts:
-        found.insert(0, f"first run again on a quiet machine, the figures are in doubt ({short_doubts(doubts)})")
+        first = "first run again on a quiet machine" if calls_for_quiet(doubts) else "first see why"
+        found.insert(0, f"{first}, the figures are in doubt ({short_doubts(doubts)})")
     nothing = "Nothing measured stands out; the model itself would have to do less"
     if not found:
         return f"{nothing}."

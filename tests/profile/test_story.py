@@ -18,5 +18,18 @@ def test_the_first_three_with_something_to_recover_and_the_odd_layers():
     ]
 
 
+def test_advice_wraps_under_itself_and_lines_end_with_a_letter(capsys, monkeypatch):
+    from kernelroof.profile import story
+    from kernelroof.roofline.text import new_console, wrapped
+
+    monkeypatch.setenv("COLUMNS", "40")
+    for line in story.to_do(table(5.0), ["one layer is slower than its siblings are"]):
+        wrapped(new_console(), line * 2, indent="" if line == story.WHAT_TO_DO else "  ")
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line == line.rstrip() for line in lines)
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert any(line.startswith("    ") for line in lines[1:])
+
+
 def test_nothing_to_recover_is_no_line():
     assert to_do(table(0.0, None), []) == []
