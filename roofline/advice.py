@@ -270,14 +270,20 @@ def _what_to_do(
         steps.append((lost, f"{_time(lost, summary)}{each} ({share}) have no verdict: {_way_to_know(setting)}"))
     steps.sort(key=lambda s: -s[0])
     found = [words for _, words in steps]
-    if doubts:
-        first = "first run again on a quiet machine" if calls_for_quiet(doubts) else "first see why"
-        found.insert(0, f"{first}, the figures are in doubt ({short_doubts(doubts)})")
+    found = [*doubtful(doubts), *found]
     nothing = "Nothing measured stands out; the model itself would have to do less"
     if not found:
         return f"{nothing}."
     found += [] if steps else [nothing]
     return " ".join(f"{n}. {words}." for n, words in enumerate(found, start=1))
+
+
+def doubtful(doubts: Sequence[str]) -> list[str]:
+    """What comes before any other advice, where figures may not be trusted; else nothing."""
+    if not doubts:
+        return []
+    first = "first run again on a quiet machine" if calls_for_quiet(doubts) else "first see why"
+    return [f"{first}, the figures are in doubt ({short_doubts(doubts)})"]
 
 
 def _way_to_know(setting: Setting) -> str:

@@ -18,6 +18,13 @@ def test_the_first_three_with_something_to_recover_and_the_odd_layers():
     ]
 
 
+def test_advice_on_doubtful_figures_begins_with_that():
+    lines = to_do(table(5.0), [], ["NOT STEADY: scaled by 1.3; a busy machine"])
+    first = "1. first run again on a quiet machine, the figures are in doubt (NOT STEADY)"
+    assert lines == ["what to do:", first, "2. k0: do k0"]
+    assert to_do(table(0.0), [], ["NOT STEADY: a busy machine"]) == []
+
+
 def test_advice_wraps_under_itself_and_lines_end_with_a_letter(capsys, monkeypatch):
     from kernelroof.profile import story
     from kernelroof.roofline.text import new_console, wrapped
