@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kernelroof.profile.compiled_record import compiled_lines
 from kernelroof.profile.finished_run import FinishedRun
+from kernelroof.roofline.advice import doubtful
 from kernelroof.roofline.card import estimate_card
 from kernelroof.roofline.siblings import odd_layers
 from kernelroof.roofline.spread_text import samples
@@ -37,7 +38,7 @@ def tell(run: Pipeline) -> None:
         for line in waterfall_lines(run.waterfall, phase, run.steps(phase), scaled=run.scaled):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         console.print()
-        for line in to_do(tables.kernels, odd[odd["phase"] == phase]["words"].tolist()):
+        for line in to_do(tables.kernels, odd[odd["phase"] == phase]["words"].tolist(), wall["doubts"]):
             wrapped(console, line, indent="" if line == WHAT_TO_DO else "  ")
     for line in compiled_lines(run.folder.path) if run.compiled else []:
         console.print(line, markup=False, soft_wrap=True)
@@ -60,10 +61,13 @@ def tell(run: Pipeline) -> None:
     console.print("  kernels.csv, ops.csv, wall.json, run.json: every number, with its source", markup=False)
 
 
-def to_do(kernels: pd.DataFrame, odd: Sequence[str]) -> list[str]:
+def to_do(kernels: pd.DataFrame, odd: Sequence[str], doubts: Sequence[str] = ()) -> list[str]:
     """Lines of a phase: what to do about the kernels with most to recover, and layers that differ."""
     most = kernels[kernels["recoverable_ns"].fillna(0) > 0].head(_TO_DO)
-    lines = [f"{label}: {words}" for label, words in zip(most["label"], most["advice"], strict=True)]
+    lines = [
+        *(doubtful(doubts) if len(most) else []),
+        *(f"{label}: {words}" for label, words in zip(most["label"], most["advice"], strict=True)),
+    ]
     more = [f"and {counted(len(odd) - _TO_DO, 'other layer')}"] if len(odd) > _TO_DO else []
     return [*([WHAT_TO_DO] if lines else []), *(f"{i}. {w}" for i, w in enumerate(lines, start=1)),
             *(f"! {words}" for words in [*odd[:_TO_DO], *more])]  # fmt: skip

@@ -15,7 +15,7 @@ from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.compiled_match import DISPATCH
 from kernelroof.roofline.large_rows import LARGE, reason_of, without_verdict
 from kernelroof.roofline.place import HEALTHY_PCT, TOLERANCE_PCT
-from kernelroof.roofline.steady import short_doubts
+from kernelroof.roofline.steady import calls_for_quiet, short_doubts
 from kernelroof.roofline.summary import PhaseSummary
 from kernelroof.roofline.units import fixed, quantity, seconds
 from kernelroof.roofline.verdict import NOT_COUNTED
@@ -270,13 +270,20 @@ def _what_to_do(
         steps.append((lost, f"{_time(lost, summary)}{each} ({share}) have no verdict: {_way_to_know(setting)}"))
     steps.sort(key=lambda s: -s[0])
     found = [words for _, words in steps]
-    if doubts:
-        found.insert(0, f"first run again on a quiet machine, the figures are in doubt ({short_doubts(doubts)})")
+    found = [*doubtful(doubts), *found]
     nothing = "Nothing measured stands out; the model itself would have to do less"
     if not found:
         return f"{nothing}."
     found += [] if steps else [nothing]
     return " ".join(f"{n}. {words}." for n, words in enumerate(found, start=1))
+
+
+def doubtful(doubts: Sequence[str]) -> list[str]:
+    """What comes before any other advice, where figures may not be trusted; else nothing."""
+    if not doubts:
+        return []
+    first = "first run again on a quiet machine" if calls_for_quiet(doubts) else "first see why"
+    return [f"{first}, the figures are in doubt ({short_doubts(doubts)})"]
 
 
 def _way_to_know(setting: Setting) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from kernelroof.roofline.match_rows import SHARED
 
 LARGE = 0.05
 """Above this part of a phase's time, what has no verdict is named."""
@@ -31,8 +32,12 @@ def leading(recoverable: Sequence[float | None], time: Sequence[float | None], t
 
 
 def without_verdict(kernels: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a kernel table that were recorded but not judged, most time first."""
-    rows = kernels[kernels["recoverable_ns"].isna() & kernels["time_ns"].notna()]
+    """The rows of a kernel table that were recorded but not judged, most time first.
+
+    Kernels of one op that are judged together, in their module, have a verdict there.
+    """
+    together = kernels["reason"].astype("string").str.contains(SHARED, regex=False).fillna(False).to_numpy(bool)
+    rows = kernels[kernels["recoverable_ns"].isna() & kernels["time_ns"].notna() & ~together]
     ordered: pd.DataFrame = rows.sort_values("time_ns", ascending=False, kind="stable")
     return ordered
 

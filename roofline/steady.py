@@ -106,6 +106,11 @@ def busy_doubts(uses: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
     return [f"BUSY MACHINE: {words}. Times are too long, roofs too low; run again with --overwrite on a quiet machine"]
 
 
+def calls_for_quiet(doubts: Sequence[str]) -> bool:
+    """Whether a quiet machine would end one of these doubts; some are of the model or of torch.compile."""
+    return any("machine" in words or words.startswith("ROOFS") for words in doubts)
+
+
 def short_doubts(doubts: Sequence[str]) -> str:
     """Doubts in a few words each; wall.json has them whole."""
     return "; ".join(dict.fromkeys(words.split(": ")[0] for words in doubts))

@@ -4,12 +4,15 @@ import gzip
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 from kernelroof.profile.cli import main
 from kernelroof.profile.finished_run import FinishedRun
+from kernelroof.roofline.units import seconds
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +95,115 @@ def test_parts_of_a_phase_add_up_to_it(finished, capsys):
     assert all(".mlp" in path for path in mlp["paths"])
 
 
+def test_a_kind_is_the_sum_of_its_kernels(finished, capsys):
+    """A module such as self_attn runs kernels of several kinds."""
+    run = FinishedRun(finished)
+    kernels = run.phase("decode").kernels
+    assert kernels[kernels["role"] == "model.layers.*.self_attn"]["kind"].nunique() > 2
+    record = json.loads(said(capsys, finished, "--phase", "decode", "--json"))
+    kinds = {r["kind"]: r for r in record["kinds"]}
+    for kind, rows in kernels.groupby("kind"):
+        for name in ("time_ns", "ideal_ns", "recoverable_ns"):
+            assert kinds[kind][name] == pytest.approx(rows[name].sum() / 3)
+    answer = next(a["answer"] for a in record["answers"] if a["question"] == "Which module wastes most?")
+    assert f"By kind of work, {record['kinds'][0]['kind']}: " in answer
+
+
+def test_a_name_that_means_one_layer_is_that_layer(finished, capsys):
+    run = FinishedRun(finished)
+    rows = run.waterfall
+    [row] = rows[(rows["phase"] == "decode") & (rows["scope"] == "layer") & (rows["name"] == "model.layers.1")].to_dict(
+        "records"
+    )
+    for name in ("layers.1", "model.layers.1"):
+        one = json.loads(said(capsys, finished, "--module", name, "--json"))
+        assert one["terms_ns"] == {term: row[term] / 3 for term in one["terms_ns"]}
+        assert "each module by itself" not in said(capsys, finished, "--module", name)
+    assert "each module by itself" in said(capsys, finished, "--module", "layers.1.mlp")
+
+
+def changed(finished, tmp_path, edits):
+    """A copy of a run with other tables: name -> what makes the new frame, or the new record."""
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy, ignore=shutil.ignore_patterns("*.gz", "*.png"))
+    for name, edit in edits.items():
+        path = copy / name
+        if name.endswith(".json"):
+            record = json.loads(path.read_text())
+            edit(record)
+            path.write_text(json.dumps(record))
+        else:
+            edit(pd.read_csv(path)).to_csv(path, index=False)
+    return copy
+
+
+def doubt(record):
+    for wall in record.values():
+        wall["doubts"] = ["NOT STEADY: scaled by 1.3; a busy machine", "bare repeats spread from 1 ms to 2 ms: busy?"]
+
+
+@pytest.mark.parametrize("view", [*VIEWS, ["--phase", "decode", "--kernel", "2"]], ids=" ".join)
+def test_doubts_are_said_on_each_screen_of_a_phase(finished, capsys, tmp_path, view):
+    run = changed(finished, tmp_path, {"wall.json": doubt})
+    lines = said(capsys, run, *view).splitlines()
+    assert "! in doubt: NOT STEADY; bare repeats spread from 1 ms to 2 ms (wall.json)" in lines
+    assert len(lines) <= 46
+    if view == ["--phase", "decode"]:
+        assert "What to do? 1. first run again on a quiet machine" in "\n".join(lines)
+
+
+def test_recordings_that_disagree_are_said_of_a_kernel(finished, capsys, tmp_path):
+    same = changed(finished, tmp_path / "a", {"repeats.csv": lambda t: t[t["recording"] == 0]})
+    assert "recordings disagree" not in said(capsys, same, "--kernel", "1")
+
+    def slower(table):
+        first = table[table["recording"] == 0]
+        return pd.concat([first, first.assign(recording=1, time_ns=first["time_ns"] * 2)])
+
+    other = changed(finished, tmp_path / "b", {"repeats.csv": slower})
+    [low, high] = json.loads(said(capsys, other, "--kernel", "1", "--json"))["recordings_ns"]
+    assert high == pytest.approx(2 * low)
+    words = f"! recordings disagree: {seconds(low / 1e9, 3)} to {seconds(high / 1e9, 3)} per step"
+    assert words in said(capsys, other, "--kernel", "1")
+
+
+def test_small_shares_are_no_zero(finished, capsys, tmp_path):
+    run = FinishedRun(finished)
+    last = int(run.phase("prefill").kernels["time_ns"].argmin()) + 1
+    assert "(0 % of" not in said(capsys, finished, "--phase", "prefill", "--kernel", last)
+
+
+def test_a_run_of_another_version_is_told_so(finished, capsys, tmp_path):
+    run = changed(finished, tmp_path, {"kernels.csv": lambda t: t.drop(columns="idle_before_ns")})
+    assert main(["explain", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert "no column idle_before_ns: another version of kernelroof wrote it. Profile again" in error
+
+
+@pytest.mark.parametrize("command", ["report", "explain", "pictures", "trace", "diff"])
+def test_a_sweeps_folder_names_its_runs(finished, capsys, tmp_path, command):
+    record = {"status": "complete", "identity": {"command": "measured sweep", "model": "m"}}
+    point = tmp_path / "points" / "batch1_prompt8"
+    point.mkdir(parents=True)
+    for folder in (tmp_path, point):
+        (folder / "run.json").write_text(json.dumps(record))
+    words = [command, str(tmp_path), *([str(finished)] if command == "diff" else [])]
+    assert main(words) == 2
+    assert f"holds a sweep of many runs. Give the folder of one of them: {point}." in capsys.readouterr().err
+
+
+def test_the_roofline_names_every_doubt(finished, tmp_path, monkeypatch):
+    from kernelroof.profile import pictures
+
+    run = FinishedRun(changed(finished, tmp_path, {"wall.json": doubt}))
+    said_of = []
+    for name in ("phase_roofline", "kernel_roofline"):
+        monkeypatch.setattr(pictures, name, lambda *_, subtitle, **__: said_of.append(subtitle))
+    pictures.draw_all(run, run.path, "what", top=1)
+    assert said_of
+    assert all(s.endswith("\nin doubt: NOT STEADY; bare repeats spread from 1 ms to 2 ms") for s in said_of)
+
+
 def test_one_kernel_has_its_launches(finished, capsys):
     run = FinishedRun(finished)
     row = run.phase("decode").kernels.iloc[0]
@@ -107,6 +219,8 @@ def test_one_kernel_has_its_launches(finished, capsys):
     ("words", "message"),
     [
         (["--module", "model.layers.*.mpl"], "mlp"),
+        (["--module", "nothing_like_it"], "mlp"),
+        (["--module", "layer.1"], "layers.1"),
         (["--kernel", "0"], "It has 1 to"),
         (["--kernel", "99999"], "It has 1 to"),
         (["--kernel", "1", "--module", "mlp"], "Give one of them"),
@@ -116,6 +230,7 @@ def test_what_is_not_there_is_one_line_that_helps(finished, capsys, words, messa
     assert main(["explain", str(finished), *words]) == 2
     error = capsys.readouterr().err
     assert message in error
+    assert "(sample)" not in error
     assert error.count("\n") == 1
 
 

@@ -91,12 +91,16 @@ def summary(**more):
     return PhaseSummary(**{**found, **more})
 
 
-def answers(terms, *, on_gpu=False, kernels=None):
+WASTES = "Which module wastes most?"
+
+
+def answers(terms, *, on_gpu=False, kernels=None, compiled=False, doubts=()):
     modules = pd.DataFrame([{**row(), "recoverable_ns": 2e8, "time_ns": 3e8}])
     table = pd.DataFrame([row()] if kernels is None else kernels)
     kinds = pd.DataFrame({"kind": ["cache", "attention"], "recoverable_ns": [1.2e8, 8e7]})
     terms = {**dict.fromkeys(TERMS, 0), **terms}
-    return dict(phase_answers(summary(), modules, kinds, table, terms, setting(on_gpu=on_gpu)))
+    where = setting(on_gpu=on_gpu)._replace(compiled=compiled)
+    return dict(phase_answers(summary(), modules, kinds, table, terms, where, doubts))
 
 
 def test_a_phases_answers_by_hand():
@@ -113,6 +117,41 @@ def test_a_phases_answers_by_hand():
     # Idle time is the larger: it comes first.
     assert found["What to do?"].startswith("1. no kernel runs for 40.0 ms per step (40 %)")
     assert "up to 2.00 ms per step" in found["What to do?"]
+
+
+def test_time_without_a_verdict_is_said_with_its_largest_kernel_and_why():
+    reason = "compiled: a generated kernel: not known (ops of model.layers.0)"
+    unknown = row(bound="unknown", recoverable_ns=None, pct_of_roof=None, reason=reason, time_ns=4e8, label="fused_3")
+    found = answers({}, kernels=[row(), unknown], compiled=True)
+    assert "40.0 ms per step (40 %) have no verdict, most of it in fused_3 (40.0 ms): compiled: a" in found[WASTES]
+    assert "ops of" not in found[WASTES]
+    assert found["What to do?"].startswith("1. 40.0 ms per step (40 %) have no verdict: profile without --compile")
+    together = {**unknown, "reason": "one op, several kernels: FLOPs and bytes are those of the group"}
+    for small in ({**unknown, "time_ns": 4e7}, together):
+        assert "no verdict" not in " ".join(answers({}, kernels=[row(), small], compiled=True).values())
+
+
+def test_where_figures_are_in_doubt_advice_begins_with_that():
+    doubts = ["NOT STEADY: scaled by 1.3; a busy machine", "bare repeats spread from 1 ms to 2 ms: a busy machine?"]
+    words = answers({}, doubts=doubts)["What to do?"]
+    assert words.startswith("1. first run again on a quiet machine, the figures are in doubt (NOT STEADY; bare repeats")
+    assert "2. mlp.up_proj mm" in words
+    assert "quiet" not in answers({}, doubts=["3 graph breaks: parts ran eagerly"])["What to do?"]
+    nothing = answers({}, doubts=doubts, kernels=[row(recoverable_ns=0.0)])["What to do?"]
+    assert nothing.startswith("1. first run again")
+    assert "2. Nothing measured stands out" in nothing
+
+
+def test_few_long_launches_take_the_place_of_the_usual_advice():
+    assert sentence(row(few="1 of its 96 launches took most"), setting()) == "1 of its 96 launches took most"
+    assert sentence(row(few=float("nan")), setting()) == sentence(row(), setting())
+    unknown = row(few="1 of its 96 launches", bound="unknown", reason="no bytes")
+    assert sentence(unknown, setting()) == "not judged: no bytes; 1 of its 96 launches"
+
+
+def test_more_than_the_roof_is_not_left_without_a_word():
+    assert "112 % of its roof (operands in a cache, or the roof" in sentence(row(pct_of_roof=112.0), setting())
+    assert "cache" not in sentence(row(pct_of_roof=104.0), setting())
 
 
 def test_cuda_graphs_are_for_gpus_and_only_where_the_device_is_idle():

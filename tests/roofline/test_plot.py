@@ -196,3 +196,15 @@ def test_single_label_stands_beside_its_mark() -> None:
 
 def test_no_room_is_none() -> None:
     assert place_labels([(50, 12)], [Mark(5, 5, 1)], (0, 0, 40, 40)) == [None]
+
+
+def test_doubts_keep_their_line_however_long_what_was_run_is() -> None:
+    from kernelroof.roofline.figure import new_figure, write_subtitle
+
+    figure, _ = new_figure(8, 5)
+    write_subtitle(figure, 0.1, 0.9, f"{'a model of many words ' * 20}\nin doubt: NOT STEADY")
+    lines = figure.texts[-1].get_text().splitlines()
+    assert lines[0].endswith("…")
+    assert lines[1:] == ["in doubt: NOT STEADY"]
+    write_subtitle(figure, 0.1, 0.9, "a model of many words " * 20)
+    assert len(figure.texts[-1].get_text().splitlines()) == 2

@@ -421,6 +421,19 @@ def test_the_waterfall_is_the_phases_and_that_of_a_chosen_part(visit, data, repo
     assert shown(view)["waterfall"][-1] == ["kernels and idle before", sum(p["total_ns"] for p in copies)]
 
 
+def test_what_was_not_recorded_by_itself_is_no_choice_of_a_time(visit, data, write):
+    """The estimate has it, its time is in another's: "0 s" would say that it took none."""
+    other = copy.deepcopy(data)
+    parts = other["parts"]
+    gone = [i for i, row in enumerate(rows_of(parts)) if (row["name"] or "").endswith("mlp.gate_proj")]
+    for i in gone:
+        parts["kernels_ns"][i] -= parts["total_ns"][i]
+        parts["total_ns"][i] = 0
+    choices = visit(write(other)).locator("#part option").all_inner_texts()
+    assert any("mlp.down_proj" in words for words in choices)
+    assert not [words for words in choices if "gate_proj" in words or "0 s" in words.split(": ")[-1:]]
+
+
 def test_layers_unlike_their_siblings_are_pointed_out(visit, data, report):
     view = visit(report)
     assert data["siblings"][0]["words"] in view.locator("#layers").inner_text()

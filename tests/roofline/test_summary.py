@@ -145,6 +145,20 @@ def test_kernel_table_separates_kernels_of_a_module() -> None:
     assert pd.isna(got.loc["lm_head mul", "time_ns"])
 
 
+def test_above_the_roof_on_the_whole_has_a_reason() -> None:
+    """Each launch has words of its own, and most of the time may be below 105 %: the row's figures say it."""
+    run = placed(
+        ("lm_head", "head", "aten::mm", 1_000_000, 100_000, 104_000_000),
+        ("lm_head", "head", "aten::mm", 800_000, 100_000, 104_000_000),
+    )
+    for table in (kernel_table, module_table):
+        [row] = table(run, "decode", wall_ns=WALL_NS, ceilings=MACHINE).to_dict("records")
+        assert row["pct_of_roof"] == pytest.approx(100 * 2.08 / 1.8)
+        assert row["bound"] == "memory"
+        assert row["reason"].startswith("cache-resident: 116 GB/s is 116 % of the DRAM roof (100 GB/s)")
+        assert row["reason"].endswith("or the roof was measured too low")
+
+
 def test_same_label_gets_its_kind() -> None:
     run = placed(
         ("model.layers.0.self_attn", "cache", "aten::cat", 9, 0, 8),

@@ -95,6 +95,41 @@ def test_rest_is_summed_not_dropped() -> None:
     assert line.split()[3:5] == ["12.0", "30.0"]
 
 
+def test_ideal_is_that_of_the_rows_own_figures() -> None:
+    """The traced op's ideal is another one where kernels move other bytes than it does."""
+    kw = {"wall_ns": 160_000_000, "ceilings": MACHINE}
+    placed = run()
+    kernels = kernel_table(placed, "decode", **kw)  # type: ignore[arg-type]
+    kernels = kernels.assign(est_ideal_ns=1e6, est_flops=kernels["flops"], est_bytes=kernels["bytes"])
+    file = io.StringIO()
+    print_phase(new_console(file, 120), summary(), kernels, kernels, top=12)
+    cells = next(line for line in file.getvalue().splitlines() if line.startswith("post_attention_layernorm")).split()
+    time, _, gain, ideal = map(float, cells[2:6])
+    assert time - ideal == pytest.approx(gain)
+    assert "is not time minus ideal" not in file.getvalue()
+
+
+def test_marks_and_notes_of_rows_above_the_roof_or_without_figures() -> None:
+    placed = run()
+    placed.loc[placed["module"].str.endswith("gate_proj"), "time_ns"] = 400_000
+    placed.loc[placed["module"].str.endswith("q_proj"), "flops"] = None
+    placed = place(placed, MACHINE)
+    kw = {"wall_ns": 160_000_000, "ceilings": MACHINE}
+    kernels = kernel_table(placed, "decode", **kw)  # type: ignore[arg-type]
+    file = io.StringIO()
+    print_phase(new_console(file, 120), summary(), kernels, kernels, top=3)
+    text = file.getvalue()
+    assert "200!" not in text.partition("and 2 more")[0]
+    # Without a verdict, but a sixth of the time: it is among the three.
+    assert "self_attn.q_proj" in text.partition("and 2 more")[0]
+    file.truncate(0)
+    print_phase(new_console(file, 120), summary(), kernels, kernels, top=12)
+    assert "200!" in file.getvalue()
+    assert "above 105 % of the roof" in file.getvalue()
+    assert "is not time minus ideal" in file.getvalue()
+    assert all(line == line.rstrip() for line in file.getvalue().splitlines())
+
+
 def test_verdict_in_one_line() -> None:
     words = verdict(summary(mbu_pct=64.2, bound="memory", top_role="mlp.down_proj mm"))
     assert words == (
