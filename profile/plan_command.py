@@ -110,7 +110,7 @@ def print_sum(plans: Mapping[str, Plan], memory: Mapping[str, tuple[int, int]]) 
     print(f"sum       {counted(len(plans), 'point')}: about {minutes:.0f} minutes, one after the other, and "
           f"{disk / 1e6:.0f} MB of disk")  # fmt: skip
     print(f"          largest: {largest}: weights {quantity(weights, 'B')} + KV cache {quantity(cache, 'B')} = "
-          f"{quantity(weights + cache, 'B')}, estimated; activations not among them")  # fmt: skip
+          f"{quantity(weights + cache, 'B')}, estimated, without activations")  # fmt: skip
 
 
 def _launches(driver: DriverSpec, out: Path) -> tuple[pd.DataFrame, str, set[str] | None]:

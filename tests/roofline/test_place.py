@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelroof.models.errors import ReportError
 from kernelroof.roofline.ceilings import Ceilings
-from kernelroof.roofline.place import above_compute, aggregate, place
+from kernelroof.roofline.place import above_compute, aggregate, place, place_again
 
 # 1 TFLOP/s and 100 GB/s: ridge 10 FLOP/B.
 MACHINE = Ceilings("test", 1e12, 1e11, 4e11, "float32", "measured", None, "")
@@ -281,3 +281,18 @@ def test_above_compute_is_told_by_its_share_of_time():
     assert above_compute(rows)
     assert not above_compute(rows.assign(count=[1, 1000]))
     assert not above_compute(rows.assign(reason=pd.NA))
+
+
+def test_kernels_of_a_table_are_placed_again_as_if_for_the_first_time() -> None:
+    """Under other roofs, with few waves known from what the table says of them only."""
+    work = {"read": 10**6, "time_ns": 50_000}
+    first = rows({**work, "flops": 10**6}, {**work, "flops": 10**6}, work)
+    first["waves_per_sm"] = [0.5, 4.0, np.nan]
+    high = MACHINE._replace(flop_s=2e12, byte_s=2e11)
+    table = place(first, MACHINE).drop(columns="waves_per_sm")
+    again, wanted = place_again(table, high), place(first, high)
+    assert list(again.columns) == list(table.columns)
+    for column in ("ideal_ns", "pct_of_roof", "recoverable_ns", "bound"):
+        assert again[column].tolist()[:2] == wanted[column].tolist()[:2]
+    assert again["bound"].tolist() == ["latency", "inefficient", "unknown"]
+    assert again["pct_of_roof"].tolist()[:2] == [10.0, 10.0]
