@@ -23,6 +23,8 @@ class Comparison(NamedTuple):
     """`diff.aligned` with `diff_noise.judged`, most changed first within each phase"""
     terms: pd.DataFrame
     """`diff.waterfalls`"""
+    lost: list[str]
+    """phases that only one of the two has: nothing is known of their change"""
     setup: list[Difference]
     incomparable: list[str]
     """what makes their times those of different work"""
@@ -46,6 +48,7 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
     steps = [{phase: run.steps(phase) for phase in run.walls} for run in (a, b)]
     if not set(steps[0]) & set(steps[1]):
         raise UsageError(f"{a.path} and {b.path} have no phase in common", "Compare two runs of one kind.")
+    lost = sorted(set(steps[0]) ^ set(steps[1]))
     setup = differences(a.record, b.record)
     same = same_setup(setup)
     walls = {
@@ -74,9 +77,10 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
         phases=phases,
         lines=ordered.reset_index(drop=True),
         terms=waterfalls(a.waterfall, b.waterfall, steps[0], steps[1]),
+        lost=lost,
         setup=setup,
         incomparable=other_work,
-        warnings=[*other_work, *doubts],
+        warnings=[*other_work, *(f"only one run has {phase}: it is not compared" for phase in lost), *doubts],
         roofs_pct=roofs_pct,
         roofs=roofs,
     )

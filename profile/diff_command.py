@@ -28,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
     target = check_target(Path(args.out)) if args.out else None
     with progress("comparing"):
         found = compare(FinishedRun(args.a), FinishedRun(args.b))
+    if limit is not None and found.lost:
+        raise UsageError(f"--fail-over on runs of which only one has {' and '.join(found.lost)}", "Run B as A was run.")
     if limit is not None and found.incomparable:
         raise UsageError(f"--fail-over on runs of other work ({found.incomparable[0]})", "Run B as A was run.")
     closed = slower(found, limit, allow_drift=args.allow_drift) if limit is not None else []

@@ -130,7 +130,10 @@ class FinishedRun:
         from kernelroof.parsers.schema import KERNELS
 
         needed = ("phase", "module", "kernel", "kind", "count", "time_ns", "bound")
-        return self._csv("kernels.csv", {c.name: c.dtype for c in KERNELS}, rule_of(KERNELS, needed=needed))
+        found = self._csv("kernels.csv", {c.name: c.dtype for c in KERNELS}, rule_of(KERNELS, needed=needed))
+        if not self._files.known:
+            run_checks.check_whole(self.path / "kernels.csv", found, self.walls)
+        return found
 
     @cached_property
     def launches(self) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,8 +65,9 @@ REPEATS = Rule(
 )
 UNMATCHED = Rule(("phase", "module", "op"), ())
 WALL_TIMES = ("bare_ns", "bare_min_ns", "bare_max_ns")
-WALL_PARTS = ("recorded_ns", "overlap_ns", "repeats")
+WALL_PARTS = ("ops_ns", "recorded_ns", "overlap_ns", "repeats")
 """`gap_ns` is none of them: it is negative where the recorded kernels took longer than the whole bare run."""
+_ROUNDING = 1e-3
 
 
 class WholeFiles:
@@ -78,10 +80,12 @@ class WholeFiles:
     def __init__(self, folder: Path, identity: Mapping[str, Any] | None = None) -> None:
         self.folder = folder
         self._digests: dict[str, str] = {}
-        self.known = (folder / STAGES).exists()
+        self.known = os.path.lexists(folder / STAGES)
         """whether there are hashes at all"""
         if not self.known:
             return
+        if not (folder / STAGES).is_file():
+            raise OutputError(f"{folder / STAGES} is no file", f"{REPAIR}.")
         try:
             stages = read_json(folder / STAGES)
             for stage in stages.values():
@@ -90,7 +94,9 @@ class WholeFiles:
         except (OutputError, AttributeError, KeyError, TypeError) as error:
             raise OutputError(f"{folder / STAGES} is damaged ({error})", f"{REPAIR}.") from error
         if identity is not None and first is not None and first != fingerprint({"identity": identity}):
-            raise OutputError(f"{folder / 'run.json'} is not of the run that made the files beside it", f"{REPAIR}.")
+            raise OutputError(
+                f"{folder}: run.json and {STAGES} are not of one run, or one of them was changed", f"{REPAIR}."
+            )
 
     def read(self, name: str) -> bytes:
         """The bytes of a file.
@@ -150,6 +156,22 @@ def check_sums(path: Path, table: pd.DataFrame, terms: Sequence[str], phases: Se
     for phase in phases:
         if own.count(phase) != 1:
             raise OutputError(f"{path} has {own.count(phase)} rows of the whole {phase} instead of one", f"{REPAIR}.")
+
+
+def check_whole(path: Path, kernels: pd.DataFrame, walls: Mapping[str, Any]) -> None:
+    """Refuse a kernels.csv whose times are not those that wall.json accounts for: rows are missing or doubled.
+
+    Raises:
+        OutputError: with the phase and both sums.
+    """
+    for phase, wall in walls.items():
+        rows = kernels[kernels["phase"] == phase]
+        found, said = int((rows["time_ns"] * rows["count"]).sum()), wall.get("ops_ns")
+        if said is not None and abs(found - said) > _ROUNDING * said:
+            raise OutputError(
+                f"{path}: the kernels of {phase} take {found} ns in all, and wall.json accounts for {said} ns",
+                f"{REPAIR}.",
+            )
 
 
 def check_walls(path: Path, walls: Mapping[str, Any]) -> None:

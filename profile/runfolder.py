@@ -91,6 +91,8 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         OutputError: not there, damaged, or no object.
     """
+    if path.exists() and not path.is_file():  # opening a pipe would wait for ever
+        raise OutputError(f"{path} is no ordinary file", "Replace the run with --overwrite.")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -239,6 +241,8 @@ class RunFolder:
 
 def _hash(path: Path) -> str | None:
     """SHA-256 of a file; None if there is none."""
+    if not path.is_file():
+        return None
     try:
         with path.open("rb") as file:
             return _digest(file)

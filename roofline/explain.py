@@ -105,7 +105,8 @@ def module_view(view: PhaseView, name: str) -> dict[str, Any]:
     Raises:
         UsageError: nothing in the phase has such a path.
     """
-    rows = with_roles(view.rows[[matches(str(m), name) for m in view.rows["module"]]])
+    wanted = np.array([matches(str(m), name) for m in view.rows["module"]], dtype=bool)
+    rows = with_roles(view.rows[wanted])
     if rows.empty:
         near = ", ".join(_near(name, [str(m) for m in view.rows["module"].unique()]))
         raise UsageError(f"no module {shortened(name)} ran in {view.name}", f"Such as: {near}.")

@@ -16,6 +16,7 @@ STEPS, LAYERS = 6, 2
 NS = {"self_attn.q_proj": 2_000_000, "mlp.up_proj": 3_000_000, "mlp.down_proj": 3_000_000, "mlp.act_fn": 500_000}
 IDLE_NS = 50_000
 IDENTITY = {"model": "m", "batch": 1, "prompt": 8, "output": STEPS, "dtype": "float32", "device": "cpu",
+            "attn": "sdpa", "cache": "dynamic",
             "driver": {"config": {}}, "machine": {"cpu": "c"}}  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def write_run(folder, factor=None, status="complete", roof_byte_s=2e10, **identi
     rows.to_csv(folder / "kernels.csv", index=False)
     all_steps([role_steps(rows, n) for n in range(3)]).to_csv(folder / "repeats.csv", index=False)
     terms = {**dict.fromkeys(TERMS, 0), "ideal_ns": wall // 2, "kernels_ns": wall - wall // 2}
-    pd.DataFrame([{"phase": "decode", "scope": "phase", **terms, "total_ns": wall}]).to_csv(
+    pd.DataFrame([{"phase": "decode", "scope": "phase", "name": "decode", **terms, "total_ns": wall}]).to_csv(
         folder / "waterfall.csv", index=False
     )
     record = {"status": status, "identity": {**IDENTITY, **identity}, "sources": {}, "environment": {}}
