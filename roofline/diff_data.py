@@ -31,5 +31,5 @@ def diff_data(record: Mapping[str, Any], roofs: Sequence[Ceilings]) -> dict[str,
         "words": {**WORDS, "total_ns": "bare wall time"},
         "roofs": [roofs_of(r) for r in roofs],
         "roofs_line": roofs_line(roofs),
-        "colours": {"kinds": palette.KINDS},
+        "colours": palette.page_colours(),
     }

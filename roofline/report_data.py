@@ -116,7 +116,7 @@ def report_data(page: PageInput, phases: Sequence[PhaseInput]) -> dict[str, Any]
         "conventions": list(page.conventions),
         "missing": [list(m) for m in page.missing],
         "files": _pairs(page.files),
-        "colours": {"kinds": palette.KINDS, "bounds": palette.BOUNDS, "shapes": palette.SHAPES},
+        "colours": palette.page_colours(),
     }
 
 

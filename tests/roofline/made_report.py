@@ -7,7 +7,7 @@ The figures are drawn from a seeded generator and placed on the roof by the plai
 import random
 
 from kernelroof.roofline.columns import coded
-from kernelroof.roofline.palette import BOUNDS, KINDS, SHAPES
+from kernelroof.roofline.palette import page_colours
 
 FLOP_S, BYTE_S, CACHE_S = 989e12, 4.8e12, 11e12
 TERMS = [
@@ -136,7 +136,7 @@ def made_report(layers=32, steps=16, seed=5, launches_of_role=None):
         "conventions": ["FMA = 2 FLOP, elementwise ops 1 per element", "GB = 10^9 B; peaks are dense"],
         "missing": [["the spread of kernels in prefill", "one forward was recorded", "see the bare repeats' spread"]],
         "files": [["run.json", "what was run, versions, machine, settings"], ["kernels.csv", "every launch"]],
-        "colours": {"kinds": KINDS, "bounds": BOUNDS, "shapes": SHAPES},
+        "colours": page_colours(),
     }
 
 

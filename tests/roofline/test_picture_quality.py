@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelroof.models.kinds import KINDS
 from kernelroof.roofline import figure as figures
-from kernelroof.roofline import palette, plot, plot_kernel
+from kernelroof.roofline import html, palette, plot, plot_kernel
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.place import place
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -44,11 +45,23 @@ def lab(colour: str, sight: Any) -> Any:
 
 
 @pytest.mark.parametrize("sight", SIGHT)
-@pytest.mark.parametrize("colours", [palette.KINDS, palette.BOUNDS], ids=["kinds", "bounds"])
+@pytest.mark.parametrize(
+    "colours", [palette.KINDS, palette.KINDS_ON_DARK, palette.BOUNDS], ids=["kinds", "kinds on dark", "bounds"]
+)
 def test_colours_stay_apart_to_the_colour_blind(colours: dict[str, str], sight: str) -> None:
     seen = {name: lab(colour, SIGHT[sight]) for name, colour in colours.items()}
     near = {(a, b): float(np.linalg.norm(seen[a] - seen[b])) for a, b in combinations(seen, 2)}
     assert min(near.values()) > 15, min(near, key=lambda pair: near[pair])
+
+
+def test_every_kind_stands_out_from_the_page_in_both_themes() -> None:
+    """By its colour or, on white, where some are light, by its outline."""
+    for kind in palette.KINDS:
+        assert palette.contrast(palette.KINDS_ON_DARK[kind], palette.DARK) >= 3, kind
+        assert palette.contrast(palette.kind_edge(kind), palette.WHITE) >= 3, kind
+    style = (html.WEB / "page.css").read_text(encoding="utf-8")
+    assert [re.findall(r"--paper: (#\w+)", style)] == [[palette.WHITE, palette.DARK]]
+    assert palette.contrast("#000000", "#ffffff") == pytest.approx(21)
 
 
 @pytest.mark.parametrize(
