@@ -23,7 +23,7 @@ def page(name: str, data: Mapping[str, Any], **texts: Any) -> str:
     Args:
         name: "report" or "diff".
         data: what the script draws: strings, finite numbers, None, lists and objects of these.
-        texts: what the template itself writes; escaped.
+        texts: what the template itself writes; escaped, as is what it writes of `data`.
 
     Raises:
         ValueError: the data holds NaN or infinity: those are missing figures and must be None.
@@ -42,7 +42,13 @@ def page(name: str, data: Mapping[str, Any], **texts: Any) -> str:
         "script": "\n".join(path.read_text(encoding="utf-8") for path in scripts),
         "data": script_json(data),
     }
-    return environment.get_template(f"{name}.html.j2").render(assets=assets, **texts)
+    return environment.get_template(f"{name}.html.j2").render(assets=assets, data=data, sentence=sentence, **texts)
+
+
+def sentence(words: str) -> str:
+    """Words as a sentence; a command stays as it is typed."""
+    begun = words if words.startswith("kernelroof") else words[:1].upper() + words[1:]
+    return begun if begun.endswith((".", "!", "?")) else f"{begun}."
 
 
 def script_json(data: Any) -> str:

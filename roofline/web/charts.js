@@ -61,6 +61,7 @@ function rowsOf(columns) {
 // element("td", {class: "number"}, "text", otherElement)
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
+  if (tag === "button") made.type = tag;
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (!none(value) && value !== false) made.setAttribute(name, value === true ? "" : value);
@@ -71,25 +72,28 @@ function element(tag, attributes = {}, ...children) {
 function fill(target, ...children) {
   target.replaceChildren(...children.filter((c) => !none(c)));
 }
+// A name that is chosen by a click; it may break behind its separators.
+const breakable = (words) => String(words).split(/(?<=[_.:/])(?=\w)/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
+const link = (words, onclick) => element("button", { class: "link", onclick }, ...breakable(words));
 function factList(pairs) {
   return element("dl", { class: "facts" }, ...pairs.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
 }
 function listOf(items) {
   return element("ul", { class: "plain" }, ...items.map((item) => element("li", {}, item)));
 }
-function copyable(words, what) {
-  const pre = element("pre", { tabindex: "0", role: "region", "aria-label": what }, words);
-  const button = element("button", { type: "button", class: "copy screen", "aria-label": `copy: ${what}`, onclick: async () => {
-    try { await navigator.clipboard.writeText(words); button.textContent = "copied"; }
+// A button beside a text copies it.
+function copyable(button) {
+  const pre = button.previousElementSibling;
+  button.onclick = async () => {
+    try { await navigator.clipboard.writeText(pre.textContent); button.textContent = "copied"; }
     catch { getSelection().selectAllChildren(pre); button.textContent = "selected"; }
     setTimeout(() => { button.textContent = "copy"; }, 2000);
-  } }, "copy");
-  return element("div", { class: "copyable" }, pre, button);
+  };
 }
 
 // ---- tables ----
 // A table whose heads sort it. columns: [{head, title, value(row), text(row) or cell(row), tip(row), number}].
-// Missing values come last whichever way it is sorted; of equals the order given is kept.
+// Missing values come last whichever way it is sorted; of equals the order given is kept, and without a column all of it.
 class SortedTable {
   constructor(target, { caption, columns, first = 20, sort = null, rowClass = () => "" }) {
     Object.assign(this, { target, caption, columns, first, rowClass, rows: [], all: false, sort: sort ?? { column: 0, down: true } });
@@ -100,7 +104,7 @@ class SortedTable {
   }
   sorted() {
     const { column, down } = this.sort;
-    const value = this.columns[column].value;
+    const value = this.columns[column]?.value ?? (() => 0);
     const sign = down ? -1 : 1;
     return this.rows
       .map((row, at) => [row, value(row), at])
@@ -113,9 +117,9 @@ class SortedTable {
   draw(focus = null) {
     const heads = this.columns.map((column, at) => {
       const on = at === this.sort.column;
-      const button = element("button", { type: "button", title: column.title, onclick: () => this.by(at) }, column.head);
+      const button = element("button", { class: "screen", title: column.title, onclick: () => this.by(at) }, column.head);
       const state = on ? (this.sort.down ? "descending" : "ascending") : "none";
-      return element("th", { scope: "col", class: column.number ? "number" : null, "aria-sort": state }, button);
+      return element("th", { scope: "col", class: column.number ? "number" : null, "aria-sort": state }, button, element("span", { class: "paper-only" }, column.head));
     });
     const rows = this.sorted();
     const body = rows.slice(0, this.all ? undefined : this.first).map((row) =>
@@ -124,7 +128,7 @@ class SortedTable {
           c.cell ? c.cell(row) : c.text(row)))));
     const empty = rows.length ? null : element("tr", {}, element("td", { colspan: this.columns.length }, "Nothing passes the filters."));
     const more = rows.length > this.first
-      ? element("button", { type: "button", class: "more screen", "aria-expanded": String(this.all), onclick: () => {
+      ? element("button", { class: "more screen", "aria-expanded": String(this.all), onclick: () => {
           this.all = !this.all;
           this.draw();
           this.target.querySelector("button.more")?.focus();
@@ -137,11 +141,15 @@ class SortedTable {
     const cut = more && !this.all ? element("p", { class: "note paper-only" }, `${this.first} of ${grouped(rows.length)} rows, in the order chosen on the screen.`) : null;
     fill(this.target, scroll, more, cut);
     scroll.scrollLeft = scrolled;
+    const hint = () => scroll.classList.toggle("cut", scroll.scrollLeft + scroll.clientWidth < scroll.scrollWidth - 1);
+    scroll.addEventListener("scroll", hint);
+    new ResizeObserver(hint).observe(scroll);
     if (focus !== null) this.target.querySelectorAll("th button")[focus].focus();
   }
   by(at) {
     this.sort = { column: at, down: this.sort.column === at ? !this.sort.down : Boolean(this.columns[at].number) };
     this.draw(at);
+    this.sorts?.();
   }
 }
 
@@ -180,13 +188,44 @@ function redrawAll() {
   for (const made of charts) if (made.instance) made.draw();
 }
 
+// A kind of module's colour in the page's theme, or that of its outline.
+function kindColour(kind, set = "kinds") {
+  const tints = data.colours[document.documentElement.dataset.theme === "dark" ? "dark" : set];
+  return tints[kind] ?? tints.other;
+}
+const kindEdge = (kind) => kindColour(kind, "edges");
+// Names beside marks, first come first served: in the frame, over no other name and nothing `taken`, over few marks.
+// All in pixels: names {words, x, y, size}, marks {x, y, size}, taken [left, top, right, bottom].
+const pen = document.createElement("canvas").getContext("2d");
+function placeNames(names, marks, taken, [width, height]) {
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  const meets = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+  const around = marks.map((m) => [m.x - m.size / 2, m.y - m.size / 2, m.x + m.size / 2, m.y + m.size / 2]);
+  return names.filter((name) => {
+    const wide = pen.measureText(name.words).width, far = name.size / 2 + 5;
+    const spots = { right: [far, -8], left: [-far - wide, -8], top: [-wide / 2, -far - 16], bottom: [-wide / 2, far] };
+    let best = null, least = 4;
+    for (const [side, [dx, dy]] of Object.entries(spots)) {
+      const [x, y] = [name.x + dx, name.y + dy], box = [x, y, x + wide, y + 16];
+      if (x < 0 || y < 0 || box[2] > width || box[3] > height || taken.some((t) => meets(box, t))) continue;
+      const cost = around.filter((m) => meets(box, m)).length;
+      if (cost < least) [best, least, name.side] = [box, cost, side];
+    }
+    if (best) taken.push(best);
+    return best;
+  });
+}
+const nameSeries = (names) => ({ type: "scatter", id: "names", z: 5, silent: true, itemStyle: { color: "transparent" },
+  label: { show: true, distance: 5, formatter: (p) => names[p.dataIndex].words, color: css("--ink"), fontSize: 11.5, textBorderColor: css("--paper"), textBorderWidth: 3 },
+  data: names.map((n) => ({ value: n.at, symbolSize: n.size, label: { position: n.side } })) });
+
 // Plain look of axes and tooltips in the theme's colours.
 function axisLook(name) {
   return {
     name, nameLocation: "middle", nameTextStyle: { color: css("--soft"), fontSize: 12.5 },
     axisLabel: { color: css("--soft"), fontSize: 12 }, axisLine: { lineStyle: { color: css("--line") } },
     axisTick: { lineStyle: { color: css("--line") } },
-    splitLine: { lineStyle: { color: css("--grid") } }, minorSplitLine: { show: false },
+    splitLine: { lineStyle: { color: css("--grid") } },
   };
 }
 // `formatter` returns an element made by `tip`: no text is ever read as markup.
@@ -201,11 +240,12 @@ function tip(title, pairs, note = null) {
 }
 
 // ---- theme and paper ----
+let repaint = redrawAll;
 function setTheme(name) {
   document.documentElement.dataset.theme = name;
   const button = document.getElementById("theme");
   if (button) button.textContent = name === "dark" ? "light page" : "dark page";
-  redrawAll();
+  repaint();
 }
 // Paper is white, as wide as a sheet, and nothing on it can be opened: all that is folded is printed open.
 function toPaper(on) {
@@ -214,6 +254,8 @@ function toPaper(on) {
   const root = document.documentElement;
   if (on) {
     root.dataset.screenTheme = root.dataset.theme;
+    root.classList.add("paper");
+    setTheme("light");
     for (const folded of document.querySelectorAll("details:not([open])")) {
       folded.dataset.folded = "";
       folded.open = true;
@@ -223,9 +265,9 @@ function toPaper(on) {
       delete folded.dataset.folded;
       folded.open = false;
     }
+    root.classList.remove("paper");
+    setTheme(root.dataset.screenTheme);
   }
-  root.classList.toggle("paper", on);
-  setTheme(on ? "light" : root.dataset.screenTheme);
 }
 function startPage() {
   const dark = matchMedia("(prefers-color-scheme: dark)");

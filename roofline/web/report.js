@@ -24,8 +24,18 @@ if (!load()) {
   state.phase = Math.max(0, data.phases.findIndex((p) => p.name.startsWith("decode")));
 }
 drawEnd();
-if (data.phases.length) draw();
-addEventListener("hashchange", () => { if (load()) draw(); });
+function start() {
+  draw();
+  if (state.module !== null) reveal();
+}
+if (data.phases.length) {
+  start();
+  repaint = () => { drawnFor = null; draw(); };
+}
+addEventListener("hashchange", () => { if (load()) start(); });
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && state.module !== null && !event.target.matches("input, select")) change({ module: null, role: null }, { step: true });
+});
 
 // What is shown, for tests and for the console; nothing here changes it.
 window.kernelroof = {

@@ -55,20 +55,29 @@ function drawRoofline() {
   at("roofline-chart").hidden = nothing;
   at("roofline-chart").setAttribute("aria-label", `Roofline of ${phase.name}: ${roofline.points.length} ${what}; the tables hold their figures`);
   const down = { kinds: "a kind for its modules", modules: "a module for its kernels", kernels: "a kernel for its launches" };
-  at("roofline-note").textContent = [
+  const shapes = [...new Set(roofline.points.map((p) => p.bound ?? "unknown"))].map((b) => `${MARKS[shapeOf(b)] ?? "▼"} ${b}`).join(", ");
+  roofline.why = state.role === null || roofline.points.length ? "" : whyNoPoint(roles[state.role]);
+  fill(at("roofline-note"), roofline.why ? element("strong", {}, `${roofline.why} `) : null, [
     !roofs ? whyMissing("No roofs", /roof/i) : "",
-    nothing ? "No kernel here has both FLOPs and bytes, so none has a place on the roofline." : state.role !== null ? `Each mark is one launch. ${data.launches_note ? sentence(data.launches_note) : ""}`
-      : `Area: share of time; colour: kind of module; shape: bound. Choose ${down[what]}.`,
+    nothing ? "No kernel here has both FLOPs and bytes, so none has a place on the roofline." : state.role !== null ? (roofline.why ? "" : `Each mark is one launch. ${data.launches_note ? sentence(data.launches_note) : ""}`)
+      : `Area: share of time; colour: kind of module; shape: bound${shapes && ` (${shapes})`}.${onPaper ? "" : ` Choose ${down[what]}.`}`,
     roofline.marks.length ? "Hollow: the model's estimate on its roof (star: the whole phase, diamonds: kinds of module)." : "",
     odd ? `${odd} above every roof or otherwise impossible, ringed in pink: such figures are wrong, not fast.` : "",
-    roofs?.note ? `Roofs of ${roofs.name}: ${roofs.note}.` : "",
-  ].filter(Boolean).join(" ");
+    roofs?.note ? `Roofs${roofs.note.includes(roofs.name) ? "" : ` of ${roofs.name}`}: ${roofs.note}.` : "",
+  ].filter(Boolean).join(" "));
   if (!roofline.chart) {
     roofline.chart = chart(at("roofline-chart"), rooflineOptions, { height: () => (isNarrow() ? 360 : Math.min(640, Math.max(460, innerHeight * 0.58))) });
     roofline.chart.on("click", (event) => goDown(foundAt(event)));
   }
   roofline.chart.draw();
   drawUnplaced();
+}
+function whyNoPoint(r) {
+  if (none(r.flops) || none(r.bytes)) return `FLOPs or bytes are not known${r.reason ? `: ${r.reason}` : ""}; it has no place here.`;
+  if (r.flops > 0 && r.bytes > 0) return "";
+  const dram = roofsOf()?.memory[0]?.name ?? "memory";
+  return r.bytes > 0 ? `No FLOPs: only its bytes/s count, ${byteRate(r.attained_byte_s)}${none(r.pct_of_roof) ? "" : `, ${percent(r.pct_of_roof)} of the ${dram} roof`}.`
+    : `No ${r.flops > 0 ? "" : "FLOPs and no "}bytes: it has no place here.`;
 }
 // The chart library copies its data, so events name a place in our own lists.
 const foundAt = (event) => ({ points: { point: roofline.points[event.dataIndex] }, context: { point: roofline.context[event.dataIndex] }, marks: { mark: roofline.marks[event.dataIndex] } })[event.seriesId] ?? {};
@@ -102,12 +111,15 @@ function rooflineOptions() {
   const narrow = isNarrow();
   const grid = { left: narrow ? 50 : 72, right: narrow ? 10 : 20, top: 16, bottom: 50 };
   const target = at("roofline-chart");
-  const pixels = [(target.clientWidth - grid.left - grid.right) / Math.log10(x1 / x0), (target.clientHeight - grid.top - grid.bottom) / Math.log10(y1 / y0)];
+  const [wide, high] = [target.clientWidth - grid.left - grid.right, target.clientHeight - grid.top - grid.bottom];
+  const pixels = [wide / Math.log10(x1 / x0), high / Math.log10(y1 / y0)];
+  const spot = (p) => ({ x: pixels[0] * Math.log10(p.x / x0), y: high - pixels[1] * Math.log10(p.y / y0), size: p.size ?? 18 });
+  const boxes = [];
   const slope = (Math.atan2(pixels[1], pixels[0]) * 180) / Math.PI;
   const taken = compute.map((c) => [pixels[0] * Math.log10(x1) - 80, pixels[1] * Math.log10(c.flop_s)]);
   const topPeak = Math.max(...compute.map((c) => c.flop_s));
   const line = (name, from, to, first, label) => ({
-    type: "line", name, data: [from, to], symbol: "none", silent: true, z: 1, tooltip: { show: false },
+    type: "line", name, data: [from, to], symbol: "none", silent: true, z: 1,
     lineStyle: { color: css("--ink"), width: first ? 2.2 : 1.3, type: first ? "solid" : "dashed", opacity: first ? 1 : 0.75 },
     markPoint: { symbol: "circle", symbolSize: 0.1, silent: true, data: [{ coord: label.at }],
       label: { show: true, formatter: label.text, color: css("--ink"), fontSize: narrow ? 10.5 : 12, fontWeight: first ? 600 : 400, textBorderColor: css("--paper"), textBorderWidth: 3, ...label.look } },
@@ -118,23 +130,27 @@ function rooflineOptions() {
       const from = Math.max(x0, y0 / m.byte_s);
       if (until <= from) return null;
       const where = clearest(from, until, m.byte_s, [...points, ...marks], taken, pixels);
+      const { x, y } = spot({ x: where, y: m.byte_s * where });
+      for (let along = -75; along <= 75; along += 10) boxes.push([x + along - 6, y - (along * pixels[1]) / pixels[0] - 24, x + along + 6, y - (along * pixels[1]) / pixels[0]]);
       return line(m.name, [from, m.byte_s * from], [until, m.byte_s * until], i === 0,
         { at: [where, m.byte_s * where], text: `${m.name} ${byteRate(m.byte_s)}`, look: { rotate: slope, position: "inside", offset: [0, -11] } });
     }),
     ...compute.map((c, i) => {
       const from = memory.length ? Math.max(c.flop_s / Math.max(...memory.map((m) => m.byte_s)), x0) : x0;
       if (from >= x1) return null;
+      boxes.push([wide - 160, spot({ x: x1, y: c.flop_s }).y - 20, wide, spot({ x: x1, y: c.flop_s }).y]);
       return line(c.name, [from, c.flop_s], [x1, c.flop_s], i === 0,
         { at: [x1, c.flop_s], text: `${c.name} ${flopRate(c.flop_s)}`, look: { position: "left", offset: [0, -10] } });
     }),
   ].filter(Boolean);
   const ridgeLine = ridge && ridge > x0 && ridge < x1 ? [{
-    type: "line", name: "ridge", data: [[ridge, y0], [ridge, compute[0].flop_s]], symbol: "none", silent: true, z: 1, tooltip: { show: false },
+    type: "line", name: "ridge", data: [[ridge, y0], [ridge, compute[0].flop_s]], symbol: "none", silent: true, z: 1,
     lineStyle: { color: css("--soft"), width: 1, type: "dotted" },
     markPoint: { symbol: "circle", symbolSize: 0.1, silent: true, data: [{ coord: [ridge, y0] }],
       label: { show: true, formatter: `ridge ${fixed(ridge, 3)}`, position: "right", offset: [2, -10], color: css("--soft"), fontSize: 11.5 } },
   }] : [];
-  const names = pointNames(points, pixels, narrow ? 3 : 9);
+  if (ridgeLine.length) boxes.push([spot({ x: ridge, y: y0 }).x, high - 20, spot({ x: ridge, y: y0 }).x + 76, high]);
+  const names = placeNames(pointNames(points, spot, narrow ? 3 : 9), [...points, ...context, ...marks].map(spot), boxes, [wide, high]);
   const drawn = (p, pale) => ({
     value: [p.x, p.y], symbol: shapeOf(p.bound), symbolSize: p.size,
     itemStyle: { color: kindColour(p.kind), opacity: pale ? 0.16 : points.length > 400 ? 0.5 : 0.85,
@@ -149,14 +165,12 @@ function rooflineOptions() {
     tooltip: tooltip((p) => pointTip(foundAt(p))),
     series: [
       ...roofLines, ...ridgeLine,
-      { type: "scatter", id: "context", z: 2, data: context.map((p) => drawn(p, true)), label: { show: false } },
-      { type: "scatter", id: "points", z: 3, data: points.map((p) => drawn(p, false)), cursor: state.role === null ? "pointer" : "default",
-        label: { show: names.size > 0, formatter: (p) => names.get(points[p.dataIndex]) ?? "", position: "right", distance: 5,
-          color: css("--ink"), fontSize: 11.5, textBorderColor: css("--paper"), textBorderWidth: 3 },
-      },
+      { type: "scatter", id: "context", z: 2, data: context.map((p) => drawn(p, true)) },
+      { type: "scatter", id: "points", z: 3, data: points.map((p) => drawn(p, false)), cursor: state.role === null ? "pointer" : "default" },
+      nameSeries(names),
       { type: "scatter", id: "marks", z: 4, data: marks.map((m) => ({
           value: [m.x, m.y], symbol: m.kind ? "diamond" : STAR, symbolSize: m.kind ? 13 : 24,
-          itemStyle: { color: m.kind ? "transparent" : css("--paper"), borderColor: m.kind ? kindColour(m.kind) : css("--ink"), borderWidth: 2 } })) },
+          itemStyle: { color: m.kind ? "transparent" : css("--paper"), borderColor: m.kind ? kindEdge(m.kind) : css("--ink"), borderWidth: 2 } })) },
     ],
   };
 }
@@ -176,15 +190,15 @@ function clearest(from, until, byteRate_, marks, taken, pixels) {
   return best.x;
 }
 // Names of those that took longest; of marks that lie on each other only the longest is named, with how many are there.
-function pointNames(points, pixels, most) {
+function pointNames(points, spot, most) {
   const found = [];
   for (const p of points.filter((q) => q.row).sort((a, b) => b.row.time_ns - a.row.time_ns)) {
-    const place = [pixels[0] * Math.log10(p.x), pixels[1] * Math.log10(p.y)];
-    const near = found.find((f) => Math.abs(f.place[1] - place[1]) < 15 && Math.abs(f.place[0] - place[0]) < (f.point.size + 130) / 2);
+    const place = spot(p);
+    const near = found.find((f) => Math.abs(f.y - place.y) < 15 && Math.abs(f.x - place.x) < f.size / 2 + 15);
     if (near) near.others += 1;
-    else if (found.length < most) found.push({ point: p, place, others: 0 });
+    else if (found.length < most) found.push({ ...place, at: [p.x, p.y], name: nameOf(p.row), others: 0 });
   }
-  return new Map(found.map((f) => [f.point, `${nameOf(f.point.row)}${f.others ? ` (+${f.others})` : ""}`]));
+  return found.map((f) => ({ ...f, words: `${f.name.length > 44 ? `${f.name.slice(0, 20)}…${f.name.slice(-20)}` : f.name}${f.others ? ` (+${f.others})` : ""}` }));
 }
 const nameOf = (row) => row.label ?? (row.module === null ? row.kind ?? "not known" : shortModule(row.module));
 function pointTip(found) {
@@ -224,7 +238,7 @@ function drawUnplaced() {
   const list = (title, some, words) => {
     if (!some.length) return null;
     const total = some.reduce((sum, r) => sum + (r.time_ns ?? 0), 0);
-    const item = (r) => element("li", {}, element("button", { type: "button", class: "link", onclick: () => chooseRow(r) }, nameOf(r)),
+    const item = (r) => element("li", {}, pick(r),
       ` ${time(per(r.time_ns))}${words(r)}`);
     const rest = some.slice(5);
     return element("div", { class: "unplaced" },

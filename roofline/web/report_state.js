@@ -14,7 +14,7 @@ launches.role.forEach((role, i) => {
 const parts = data.parts ? rowsOf(data.parts) : null;
 
 // `view`: what a mark stands for; `under`: a branch of the module tree; `module`, `role`: how far one went down.
-const BEGIN = { phase: 0, view: "kernels", kinds: null, bounds: null, under: "", text: "", module: null, role: null, part: "" };
+const BEGIN = { phase: 0, view: "kernels", kinds: null, bounds: null, under: "", text: "", module: null, role: null, part: "", sort: "" };
 const VIEWS = ["kinds", "modules", "kernels"];
 const state = { ...BEGIN };
 
@@ -26,7 +26,6 @@ const shareOf = (phase = phaseOf()) => (none(phase.wall_ns) ? "the kernels' time
 const roofsOf = (phase = phaseOf()) => phase.roofs ?? data.roofs;
 const flopRate = (v) => quantity(v, "FLOP/s", 3);
 const byteRate = (v) => quantity(v, "B/s", 3);
-const kindColour = (kind) => data.colours.kinds[kind] ?? data.colours.kinds.other;
 const shapeOf = (bound) => data.colours.shapes[bound] ?? "circle";
 const shortModule = (m) => m.replace(/^model\./, "").replace(/^layers\.(?!\*$)/, "");
 const launchesEach = (row) => (none(row.launches) ? DASH : grouped(per(row.launches)));
@@ -117,9 +116,13 @@ function change(more, { step = false } = {}) {
   save(step);
   draw();
 }
+// Where the thing chosen is told; beneath the chart where there is no room beside it.
+function reveal(id = innerWidth > 1000 ? "roofline" : "detail") {
+  at(id).scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+}
 function address() {
   const out = new URLSearchParams({ phase: phaseOf().name });
-  for (const name of ["view", "under", "text", "part"]) if (state[name] !== BEGIN[name]) out.set(name, state[name]);
+  for (const name of ["view", "under", "text", "part", "sort"]) if (state[name] !== BEGIN[name]) out.set(name, state[name]);
   for (const name of ["kinds", "bounds"]) for (const value of state[name] ?? []) out.append(name, value);
   if (state.module !== null) out.set("module", state.module);
   if (state.role !== null) out.set("kernel", String(state.role));
@@ -142,9 +145,8 @@ function load() {
     const known = given.getAll(name).filter((v) => here.some((r) => (r[column] ?? "") === v));
     if (known.length) state[name] = new Set(known);
   }
-  state.text = given.get("text") ?? "";
+  for (const name of ["text", "part", "sort"]) state[name] = given.get(name) ?? "";
   state.under = here.some((r) => isUnder(r.module ?? "", given.get("under") ?? "")) ? given.get("under") ?? "" : "";
-  state.part = given.get("part") ?? "";
   const module = given.get("module");
   if (here.some((r) => r.module === module)) state.module = module;
   const role = given.has("kernel") ? roles[Number(given.get("kernel"))] : undefined;

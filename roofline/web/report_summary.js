@@ -1,21 +1,22 @@
 // The top of the report (what was run, how long it took, the answers) and its end (how it was made).
 
 function drawSummary() {
-  at("by").textContent = data.made_by;
-  fill(at("subject"), element("dl", { class: "subject" },
-    ...data.subject.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))));
   fill(at("phases"), ...data.phases.map(phaseCard));
   const phase = phaseOf();
-  const doubts = [...new Set([...data.doubts, ...phase.doubts])];
-  fill(at("doubts"), doubts.length
-    ? element("div", { class: "doubts" }, element("strong", {}, "What makes these figures doubtful"), ...doubts.map((d) => element("p", {}, d)))
-    : null);
+  const doubts = [...new Set([...data.doubts, ...data.phases.filter((p) => p === phase || onPaper).flatMap((p) => p.doubts.map((d) => (data.doubts.includes(d) ? d : `${p.name}: ${d}`)))])];
+  fill(at("doubts"), doubts.length ? element("div", { class: "doubts" }, element("strong", {}, "What makes these figures doubtful"), listOf(doubts)) : null);
+  const others = data.phases.filter((p) => p !== phase);
+  fill(at("answers"), ...answersOf(phase), ...(onPaper && others.length
+    ? [...others.flatMap((p) => [element("h3", {}, p.name), ...answersOf(p)]), element("p", { class: "note" }, `All that follows is of ${phase.name}; the page itself shows the same of ${others.map((p) => p.name).join(", ")}.`)] : []));
+}
+function answersOf(phase) {
   const answers = phase.answers.map(([question, answer]) => element("div", {}, element("dt", {}, question),
     element("dd", {}, ...numbered(answer).map((line) => element("p", {}, line)))));
-  fill(at("answers"),
+  return [
     answers.length ? element("dl", { class: "answers" }, ...answers) : element("p", { class: "verdict" }, phase.verdict),
     element("details", {}, element("summary", {}, `The figures of ${phase.name}`),
-      listOf([...(answers.length && phase.verdict ? [phase.verdict] : []), ...phase.facts, ...spreadFact(phase)])));
+      listOf([...(answers.length && phase.verdict ? [phase.verdict] : []), ...phase.facts, ...spreadFact(phase)])),
+  ];
 }
 // "1. this 2. that" as lines; other text is one line.
 function numbered(words) {
@@ -35,7 +36,7 @@ function phaseCard(phase, i) {
   const ideal = none(phase.ideal_ns) ? "the model's ideal is not known"
     : `the model's ideal is ${time(per(phase.ideal_ns, phase))}${times === null ? "" : `: ${fixed(times, 2)} times as long`}`;
   const details = [phase.steps > 1 ? `${grouped(phase.steps)} steps` : null, phase.name.endsWith(phase.clock) ? null : phase.clock, ...spreadFact(phase, true)].filter(Boolean).join("; ");
-  return element("button", { type: "button", class: "phase", "aria-pressed": String(i === state.phase),
+  return element("button", { class: "phase", "aria-pressed": String(i === state.phase),
     onclick: () => change({ phase: i, module: null, role: null, part: "", under: "" }) },
     element("span", { class: "name" }, `${phase.name}: `),
     element("span", { class: "big" }, time(per(took, phase)), element("span", { class: "unit" }, what)),
@@ -61,21 +62,8 @@ function spreadFact(phase, short = false) {
 }
 
 function drawEnd() {
-  const titled = (title, ...inside) => [element("h3", {}, title), ...inside];
-  const card = data.estimate
-    ? element("pre", { tabindex: "0", role: "region", "aria-label": "The estimate as the terminal prints it" }, data.estimate.text)
-    : element("p", { class: "note" }, whyMissing("No estimate of the model", /estimate/i));
-  fill(at("estimate-card"), card);
-  fill(at("missing"), ...(data.missing.length
-    ? titled("What is missing, and why", listOf(data.missing.map(([what, why, remedy]) =>
-        element("span", {}, element("strong", {}, what), `: ${why}${remedy ? `. ${sentence(remedy)}` : ""}`))))
-    : [element("p", { class: "note" }, "Nothing is missing.")]));
-  fill(at("conventions"), ...(data.conventions.length ? titled("Conventions", listOf(data.conventions)) : []));
-  fill(at("commands"), ...(data.commands.length
-    ? titled("Exact command lines", ...data.commands.flatMap(([what, command]) => [element("p", { class: "note" }, what), copyable(command, what)])) : []));
-  fill(at("files"), ...(data.files.length ? titled("Files beside this page", factList(data.files)) : []));
-  fill(at("environment"), data.environment.length
-    ? element("details", {}, element("summary", {}, "Environment"), factList(data.environment)) : null);
+  if (!data.estimate) fill(at("estimate-card"), element("p", { class: "note" }, whyMissing("No estimate of the model", /estimate/i)));
+  document.querySelectorAll(".copy").forEach(copyable);
 }
 function drawSections() {
   fill(at("sections"), ...[...document.querySelectorAll("main section")].filter((s) => !s.hidden).map((s) =>

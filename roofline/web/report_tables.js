@@ -16,7 +16,13 @@ const amountColumns = () => [
 ];
 function goTo(row) {
   chooseRow(row);
-  at("roofline").scrollIntoView();
+  reveal();
+}
+// A table that is folded under a title, and stays as it was when it is drawn anew.
+function foldedTable(id, title, rows, made) {
+  const open = at(id).querySelector("details")?.open ?? false, holder = element("div");
+  new SortedTable(holder, made).show(rows);
+  fill(at(id), rows.length ? element("details", { open }, element("summary", {}, title), holder) : null);
 }
 const tables = { kernels: null, modules: null };
 // A table keeps how it is sorted and unfolded while what it shows changes.
@@ -25,6 +31,15 @@ function keepTable(name, target, made) {
   const first = { column: roles.some((r) => !none(r.recoverable_ns)) ? 4 : 2, down: true };
   tables[name] ??= new SortedTable(at(target), { ...made, sort: first });
   if (tables[name].sort.column >= made.columns.length) tables[name].sort = first;
+  if (name === "kernels") {
+    // How kernels are sorted is in the address: a column's number, with a minus where it goes down.
+    const [, column, down] = /^(\d+)(-?)$/.exec(state.sort) ?? [];
+    if (made.columns[column]) tables[name].sort = { column: Number(column), down: down === "-" };
+    tables[name].sorts = () => {
+      state.sort = `${tables[name].sort.column}${tables[name].sort.down ? "-" : ""}`;
+      save();
+    };
+  }
   return Object.assign(tables[name], made);
 }
 function drawTables() {
@@ -35,7 +50,7 @@ function drawTables() {
     caption: `${phase.name}: kernels${state.module === null ? "" : ` in ${state.module}`} that pass the filters; those of all layers are together`, first: 20,
     columns: [
       { head: "kernel", value: (r) => r.label, tip: (r) => r.kernel, cell: (r) => element("div", {},
-          element("button", { type: "button", class: "link", onclick: () => goTo(r) }, r.label), element("div", { class: "sub" }, r.kernel ?? "")) },
+          link(r.label, () => goTo(r)), element("div", { class: "sub" }, r.kernel ?? "")) },
       ...amountColumns(),
       ...(spread ? [
         { head: "median step", number: true, title: "median over steps", value: (r) => r.step_median_ns, text: (r) => time(r.step_median_ns) },
@@ -47,7 +62,7 @@ function drawTables() {
   }).show(here);
   keepTable("modules", "module-table", {
     caption: `${phase.name}: modules with a kernel that passes the filters; those of all layers are together`, first: 12,
-    columns: [{ head: "module", value: (r) => r.module, cell: (r) => element("button", { type: "button", class: "link", onclick: () => goTo(r) }, r.module) }, ...amountColumns()],
+    columns: [{ head: "module", value: (r) => r.module, cell: (r) => link(r.module, () => goTo(r)) }, ...amountColumns()],
     rowClass: (r) => (r.module === state.module ? "chosen" : ""),
   }).show(shownModules());
 }

@@ -17,14 +17,14 @@ function drawTimeline() {
   if (line.phase !== state.phase) Object.assign(line, { phase: state.phase, range: {} });
   const { busy, gaps } = coverage(line.rows, found.length_ns);
   const blank = gaps.reduce((sum, g) => sum + g.ns, 0);
-  at("timeline-note").textContent = [`${phaseOf().name}, step ${found.step ?? DASH}: ${time(found.length_ns)} as recorded, ${time(busy)} with a kernel running,`,
-    `${time(blank)} (${percent((100 * blank) / found.length_ns)}) without, in ${grouped(gaps.length)} gaps.`, ...found.notes,
-    "Drag the handles below, or hold ctrl and turn the wheel, to look closer; what the filters leave out is pale."].join(" ");
-  at("timeline-chart").setAttribute("aria-label", at("timeline-note").textContent);
+  const note = [`${phaseOf().name}, step ${found.step ?? DASH}: ${time(found.length_ns)} as recorded, ${time(busy)} with a kernel running,`,
+    `${time(blank)} (${percent((100 * blank) / found.length_ns)}) without, in ${grouped(gaps.length)} gaps.`, ...found.notes].join(" ");
+  fill(at("timeline-note"), note, element("span", { class: "screen" }, " Drag the handles below, or hold ctrl and turn the wheel, to look closer; what the filters leave out is pale."));
+  at("timeline-chart").setAttribute("aria-label", note);
   if (!line.chart) {
     line.chart = chart(at("timeline-chart"), timelineOptions, { height: () => 104 + 46 * line.lanes.length });
     line.chart.on("datazoom", (event) => { const { start, end: until } = event.batch?.[0] ?? event; line.range = { start, end: until }; });
-    line.chart.on("click", (event) => { const role = roles[line.rows[event.dataIndex]?.role]; if (role) chooseRow(role); });
+    line.chart.on("click", (event) => { const role = roles[line.rows[event.dataIndex]?.role]; if (role) goTo(role); });
   }
   line.chart.draw();
   drawGaps(gaps);
@@ -47,16 +47,13 @@ function coverage(rows, length) {
   return { busy, gaps };
 }
 function drawGaps(gaps) {
-  const open = at("gaps").querySelector("details")?.open ?? false;
   const name = (row, none_) => (row === null ? none_ : roles[row.role]?.label ?? "an event of no known kernel");
-  const holder = element("div", {});
-  new SortedTable(holder, { caption: "Gaps of this step, in which nothing ran", first: 10, sort: { column: 0, down: true }, columns: [
+  foldedTable("gaps", "The longest gaps", gaps, { caption: "Gaps of this step, in which nothing ran", first: 10, sort: { column: 0, down: true }, columns: [
     { head: "lasts", number: true, value: (g) => g.ns, text: (g) => time(g.ns) },
     { head: "from", number: true, value: (g) => g.from, text: (g) => time(g.from) },
     { head: "after", value: (g) => name(g.after, ""), text: (g) => name(g.after, "the step's beginning") },
     { head: "before", value: (g) => name(g.before, ""), text: (g) => name(g.before, "the step's end") },
-  ] }).show(gaps);
-  fill(at("gaps"), gaps.length ? element("details", { open }, element("summary", {}, "The longest gaps"), holder) : null);
+  ] });
 }
 function timelineOptions() {
   const [scale, unit] = scaleOf(line.length);
@@ -77,7 +74,7 @@ function timelineOptions() {
     }),
     series: [{ type: "custom", encode: { x: [0, 1], y: 2 }, progressive: 0,
       data: line.rows.map((r) => ({ value: [r.start / scale, (r.start + r.ns) / scale, r.lane],
-        itemStyle: { color: kindColour(roles[r.role]?.kind), opacity: r.pale ? 0.16 : 1 } })),
+        itemStyle: { color: kindColour(roles[r.role]?.kind), borderColor: kindEdge(roles[r.role]?.kind), borderWidth: 1, opacity: r.pale ? 0.16 : 1 } })),
       renderItem: (params, api) => {
         const from = api.coord([api.value(0), api.value(2)]);
         const to = api.coord([api.value(1), api.value(2)]);
@@ -86,7 +83,7 @@ function timelineOptions() {
         // A hair's breadth is left between neighbours while there is room for it.
         const wide = Math.max(to[0] - from[0] - (crowded ? 0 : 0.3), 0.6);
         const shape = echarts.graphic.clipRectByRect({ x: from[0], y: from[1] - high / 2, width: wide, height: high }, { x, y, width, height });
-        return shape && { type: "rect", shape, style: api.style() };
+        return shape && { type: "rect", shape, style: api.style(wide > 4 ? {} : { lineWidth: 0, fill: kindEdge(roles[line.rows[params.dataIndex].role]?.kind) }) };
       } }],
   };
 }

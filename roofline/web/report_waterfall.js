@@ -52,15 +52,12 @@ function drawWaterfall() {
   at("waterfall-chart").setAttribute("aria-label", `${wanted.title}: ${rows.map((r) => `${r.words} ${signed(r)}`).join(", ")}`);
   fall.chart ??= chart(at("waterfall-chart"), waterfallOptions, { height: () => 62 + (isNarrow() ? 46 : 34) * fall.rows.length });
   fall.chart.draw();
-  const open = at("waterfall-table").querySelector("details")?.open ?? false;
-  const holder = element("div", {});
-  new SortedTable(holder, { caption: `${wanted.title}${each()}`, first: 30, sort: { column: 0, down: false }, columns: [
+  foldedTable("waterfall-table", "The terms as a table", rows, { caption: `${wanted.title}${each()}`, first: 30, sort: { column: 0, down: false }, columns: [
     { head: "term", value: (r) => r.order, text: (r) => r.words },
     { head: `time${each()}`, value: (r) => r.ns, text: signed, number: true },
     { head: "share", value: (r) => r.ns, text: (r) => percent(total ? (100 * r.ns) / total : null), number: true },
     { head: "up to", value: (r) => r.to, text: (r) => time(per(r.to)), number: true },
-  ] }).show(rows);
-  fill(at("waterfall-table"), element("details", { open }, element("summary", {}, "The terms as a table"), holder));
+  ] });
 }
 const signed = (r) => (r.first || r.last ? time(per(r.ns)) : `${r.ns < 0 ? "−" : "+"}${time(Math.abs(per(r.ns)))}`);
 function drawPartChoice() {
@@ -127,6 +124,10 @@ function drawSteps() {
 }
 
 // ---- layers ----
+function toPart(part) {
+  change({ part });
+  reveal("waterfall");
+}
 const layers = { rows: [], chart: null };
 function drawLayers() {
   const phase = phaseOf();
@@ -145,18 +146,15 @@ function drawLayers() {
   at("layer-chart").setAttribute("aria-label", `Time of each layer of ${phase.name}; the table below holds the figures`);
   if (!layers.chart) {
     layers.chart = chart(at("layer-chart"), layerOptions, { height: 240 });
-    layers.chart.on("click", (event) => { change({ part: layers.rows[event.dataIndex].key }); at("waterfall").scrollIntoView(); });
+    layers.chart.on("click", (event) => toPart(layers.rows[event.dataIndex].key));
   }
   layers.chart.draw();
-  const open = at("layer-table").querySelector("details")?.open ?? false;
-  const holder = element("div", {});
-  new SortedTable(holder, { caption: `Layers of ${phase.name}`, first: 100, sort: { column: 1, down: true }, columns: [
-    { head: "layer", value: (r) => r.name, cell: (r) => element("button", { type: "button", class: "link", onclick: () => { change({ part: r.key }); at("waterfall").scrollIntoView(); } }, r.name) },
+  foldedTable("layer-table", "The layers as a table", rows, { caption: `Layers of ${phase.name}`, first: 100, sort: { column: 1, down: true }, columns: [
+    { head: "layer", value: (r) => r.name, cell: (r) => link(r.name, () => toPart(r.key)) },
     { head: `kernels and idle before${each()}`, number: true, value: (r) => r.total, text: (r) => time(per(r.total)) },
     { head: "at its roofs", number: true, value: (r) => r.roof, text: (r) => time(per(r.roof)) },
     { head: "beyond", number: true, value: (r) => r.total - r.roof, text: (r) => time(per(r.total - r.roof)) },
-  ], rowClass: (r) => (r.key === state.part ? "chosen" : "") }).show(rows);
-  fill(at("layer-table"), element("details", { open }, element("summary", {}, "The layers as a table"), holder));
+  ], rowClass: (r) => (r.key === state.part ? "chosen" : "") });
 }
 function layerOptions() {
   const [scale, unit] = scaleOf(per(Math.max(...layers.rows.map((r) => r.total))));
@@ -165,7 +163,7 @@ function layerOptions() {
   return {
     grid: { left: 62, right: 12, top: 32, bottom: 44 },
     legend: { data: ["at its roofs", "beyond"], textStyle: { color: css("--ink") }, top: 0, left: 56, selectedMode: false },
-    xAxis: { type: "category", data: layers.rows.map((r) => r.name.split(".").pop()), ...axisLook("layer; click one for its waterfall"), nameGap: 26 },
+    xAxis: { type: "category", data: layers.rows.map((r) => r.name.split(".").pop()), ...axisLook(`layer${onPaper ? "" : "; click one for its waterfall"}`), nameGap: 26 },
     yAxis: { type: "value", min: 0, ...axisLook(`${unit}${each()}`), nameGap: 42 },
     tooltip: tooltip((p) => {
       const r = layers.rows[p.dataIndex];
@@ -174,8 +172,8 @@ function layerOptions() {
     }),
     series: [
       { type: "bar", name: "at its roofs", stack: "t", color: GOOD, data: layers.rows.map((r) => ({ value: per(Math.min(r.roof, r.total)) / scale, itemStyle: edge(r) })) },
-      { type: "bar", name: "beyond", stack: "t", color: "#E69F00", data: layers.rows.map((r) => ({
-        value: per(Math.max(0, r.total - r.roof)) / scale, itemStyle: { ...edge(r), ...(odd.has(r.name) ? { color: BEYOND } : {}) } })) },
+      { type: "bar", name: "beyond", stack: "t", color: BEYOND, data: layers.rows.map((r) => ({
+        value: per(Math.max(0, r.total - r.roof)) / scale, itemStyle: edge(r) })) },
     ],
   };
 }
