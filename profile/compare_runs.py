@@ -9,6 +9,7 @@ from kernelroof.models.errors import UsageError
 from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.roofline.comparability import Difference, differences, not_comparable, same_setup
 from kernelroof.roofline.diff_noise import PhaseChange, Wall
+from kernelroof.roofline.steady import named_doubts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,9 +127,4 @@ def _wall(record: Mapping[str, Any], steps: int) -> Wall:
 
 
 def _doubts(run: FinishedRun) -> list[str]:
-    """What makes a run's figures doubtful, with the phase where it is not all of them."""
-    phases: dict[str, list[str]] = {}
-    for phase, wall in run.walls.items():
-        for doubt in wall["doubts"]:
-            phases.setdefault(doubt, []).append(phase)
-    return [d if len(found) == len(run.walls) else f"{' and '.join(found)}: {d}" for d, found in phases.items()]
+    return named_doubts({name: wall["doubts"] for name, wall in run.walls.items()})

@@ -33,6 +33,7 @@ def page_input(run: FinishedRun, phases: list[PhaseInput]) -> PageInput:
     """Everything of the page that is not of one phase."""
     from kernelroof.roofline.report_data import PageInput, roofs_of
     from kernelroof.roofline.siblings import odd_layers
+    from kernelroof.roofline.steady import named_doubts
     from kernelroof.roofline.text import conventions
 
     who = run.identity
@@ -42,7 +43,7 @@ def page_input(run: FinishedRun, phases: list[PhaseInput]) -> PageInput:
         made_by=f"kernelroof {version('kernelroof')}",
         source="profile",
         subject=_subject(run),
-        doubts=sorted({d for wall in run.walls.values() for d in wall["doubts"]}),
+        doubts=named_doubts({name: wall["doubts"] for name, wall in run.walls.items()}),
         roofs=roofs_of(run.ceilings),
         parts=run.waterfall,
         siblings=odd_layers(run.kernels)[["phase", "layer", "words", "time_ns", "typical_ns"]].to_dict("records"),

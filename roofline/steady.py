@@ -114,3 +114,10 @@ def calls_for_quiet(doubts: Sequence[str]) -> bool:
 def short_doubts(doubts: Sequence[str]) -> str:
     """Doubts in a few words each; wall.json has them whole."""
     return "; ".join(dict.fromkeys(words.split(": ")[0] for words in doubts))
+
+
+def named_doubts(by_phase: Mapping[str, Sequence[str]]) -> list[str]:
+    """The doubts of all phases, each once; what is not said of every phase names its own."""
+    every = dict.fromkeys(doubt for doubts in by_phase.values() for doubt in doubts)
+    found = {doubt: [phase for phase, doubts in by_phase.items() if doubt in doubts] for doubt in every}
+    return [d if len(phases) == len(by_phase) else f"{' and '.join(phases)}: {d}" for d, phases in found.items()]

@@ -33,7 +33,7 @@ def kernels(factor):
     return pd.DataFrame(rows).reindex(columns=list(typed)).astype(typed)
 
 
-def write_run(folder, factor=None, status="complete", roof_byte_s=2e10, **identity):
+def write_run(folder, factor=None, status="complete", roof_byte_s=2e10, doubts=(), **identity):
     """A run folder whose modules take `factor` times their time."""
     folder.mkdir()
     rows = kernels(factor or {})
@@ -46,7 +46,7 @@ def write_run(folder, factor=None, status="complete", roof_byte_s=2e10, **identi
     )
     record = {"status": status, "identity": {**IDENTITY, **identity}, "sources": {}, "environment": {}}
     (folder / "run.json").write_text(json.dumps(record))
-    phase = {"bare_ns": wall, "bare_min_ns": int(wall * 0.99), "bare_max_ns": int(wall * 1.01), "doubts": []}
+    phase = {"bare_ns": wall, "bare_min_ns": int(wall * 0.99), "bare_max_ns": int(wall * 1.01), "doubts": list(doubts)}
     (folder / "wall.json").write_text(json.dumps({"decode": phase}))
     roofs = Ceilings("made up", 1e11, roof_byte_s, None, "float32", "measured", 2**34, "written by a test")
     (folder / "ceilings.json").write_text(to_json(roofs))
@@ -135,7 +135,7 @@ def test_folders_that_are_no_finished_run(pair, tmp_path, capsys):
         assert words in capsys.readouterr().err
 
 
-def test_the_page_opens(pair, tmp_path, capsys):
+def test_the_page_opens(tmp_path, capsys):
     import importlib.util
 
     place = Path(__file__).parents[1] / "browser.py"
@@ -143,11 +143,32 @@ def test_the_page_opens(pair, tmp_path, capsys):
     browser = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(browser)
     out = tmp_path / "diff.html"
+    pair = (
+        write_run(tmp_path / "a", doubts=["a busy machine?", "roofs not confirmed"]),
+        write_run(tmp_path / "b", {"mlp.up_proj": 1.5}, doubts=["a busy machine?"]),
+    )
     assert main(["diff", *pair, "--out", str(out)]) == 0
     with browser.open_browser() as chromium:
         visit = browser.Visit(chromium)
         page = visit(out)
         assert "model.layers.*.mlp.up_proj (mlp)" in page.evaluate("window.kernelroof.lines()")
         assert "17.2 %" in page.inner_text("#sentences")
+        assert page.locator("#warnings li").all_inner_texts() == [
+            "A: a busy machine?",
+            "A: roofs not confirmed",
+            "B: a busy machine?",
+        ]
+        assert page.locator("#terms-table th").all_inner_texts() == ["term", "A", "B", "B - A"]
+        assert page.locator("#terms-table tbody td").first.inner_text() == "the model's ideal"
+        heads = page.locator("#lines-table th").all_inner_texts()
+        cells = page.locator("#lines-table tbody tr").first.locator("td").all_inner_texts()
+        assert cells[heads.index("bytes, A → B")] == "2.00 MB"
+        drawn = page.evaluate(
+            """() => rooflineOptions().series.filter((s) => s.type === "scatter").flatMap((s) =>
+              s.data.map((d, dataIndex) => (s.label.formatter ?? d.label.formatter)({ dataIndex })))"""
+        )
+        assert {"A: float32 100 GFLOP/s", "B: float32 100 GFLOP/s", "A: DRAM 20.0 GB/s", "mlp.up_proj (mlp)"} <= set(
+            drawn
+        )
         assert (visit.errors, visit.asked) == ([], [])
         visit.close()
