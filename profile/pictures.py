@@ -66,12 +66,22 @@ def draw_all(run: Drawable, folder: Path, what: str, *, top: int, formats: Seque
     each = kernel_limits(drawn, run.ceilings)
     names: dict[str, Any] = {}
     for phase, wall in run.walls.items():
-        steps = f"; sums over {run.steps(phase)} steps" if run.steps(phase) > 1 else ""
+        number = run.steps(phase)
+        steps = f"; {number} steps" if number > 1 else ""
         warned = f"\nin doubt: {short_doubts(wall['doubts'])}" if wall["doubts"] else ""
         subtitle = f"{what}{steps}{warned}"
         path = folder / f"roofline_{phase}.png"
         phase_roofline(
-            run.kernels, run.ceilings, phase, estimates[phase], path, subtitle=subtitle, limits=whole, formats=formats
+            run.kernels,
+            run.ceilings,
+            phase,
+            estimates[phase],
+            path,
+            subtitle=subtitle,
+            limits=whole,
+            steps=number,
+            wall_ns=wall["bare_ns"],
+            formats=formats,
         )
         names[phase] = {"roofline": with_format(path, formats[0]).name, "kernels": {}}
         for rank, ((label, launches), work) in enumerate(zip(tops[phase], works[phase], strict=True), start=1):
@@ -84,6 +94,7 @@ def draw_all(run: Drawable, folder: Path, what: str, *, top: int, formats: Seque
                 title=f"{phase}: {label}",
                 subtitle=subtitle,
                 limits=each,
+                steps=number,
                 formats=formats,
             )
             names[phase]["kernels"][label] = f"kernels/{with_format(file, formats[0]).name}"

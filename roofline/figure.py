@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from kernelroof.models.errors import OutputError
+from kernelroof.parsers.kernel_names import cut
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.labels import Box, Mark
 from kernelroof.roofline.units import quantity
@@ -119,6 +120,12 @@ def _minor_ticks(axes: Axes) -> None:
         line = Line2D(*along, color=INK, transform=transform, clip_on=False, **style)
         axes.add_artist(line)
         line.set_clip_path(None)
+
+
+def write_title(figure: Figure, x: float, y: float, words: str, fontsize: float = 14.0) -> None:
+    """A title on one line; of one too long for the figure the middle is left out."""
+    room = int((1 - x - 0.02) * figure.get_figwidth() * 72 / (fontsize * 0.68))
+    figure.text(x, y, cut(words, room), fontsize=fontsize, weight="bold", color=INK, parse_math=False)
 
 
 def write_subtitle(figure: Figure, x: float, y: float, words: str, fontsize: float = 9.0) -> None:

@@ -20,7 +20,7 @@ from kernelroof.roofline.figure import (
     write_subtitle,
 )
 from kernelroof.roofline.labels import Box, Mark
-from kernelroof.roofline.palette import kind_colour, kind_marker
+from kernelroof.roofline.palette import kind_colour, kind_edge, kind_marker
 from kernelroof.roofline.place import aggregate
 from kernelroof.roofline.plot_margin import AREA_PT2, WHY_NOT_PLOTTED, legend, list_beneath
 from kernelroof.roofline.plot_parts import name_points
@@ -58,6 +58,8 @@ def phase_roofline(
     *,
     subtitle: str = "",
     limits: tuple[float, float, float, float] | None = None,
+    steps: int = 1,
+    wall_ns: float | None = None,
     formats: Sequence[str] = ("png",),
 ) -> PhasePicture:
     """Draw the roofline of one phase into a PNG.
@@ -68,13 +70,15 @@ def phase_roofline(
             drawn as hollow markers on the roof, because an estimate is ideal. Either may be missing.
         subtitle: what was run, for people.
         limits: axes (x0, x1, y0, y1), such as `phase_limits`; fitted to this phase if None.
+        steps: forwards of the phase; times are told per step.
+        wall_ns: wall time of all of them, which shares are then of; of the kernels' time if None.
         formats: of "png", "svg", "pdf"; files beside `path`, which ends in .png.
 
     Raises:
         OutputError: the file can't be written.
     """
-    table = _roles(placed, phase)
-    total_ns = float(table["time_ns"].sum()) or 1.0
+    table = _roles(placed, phase, wall_ns)
+    share_of = "wall time" if wall_ns else "kernel time"
     plotted, listed = table[table["why"] == ""], table[table["why"] != ""]
     hollow = estimated_points(estimate, ceilings)
 
@@ -101,8 +105,8 @@ def phase_roofline(
     worth = plotted[plotted["share_pct"] >= _LABEL_LEAST_PCT]
     label_boxes = name_points(axes, worth, marks[: len(worth)], roofs, marks, dotted=True)
     outside = sum(at != point for at, point in zip(shown, points, strict=True))
-    legend(figure, table, hollow, outside)
-    list_beneath(figure, listed, total_ns)
+    legend(figure, table, hollow, outside, share_of)
+    list_beneath(figure, listed, share_of, steps)
     figure.text(0.095, 0.962, f"{phase}: kernels on the roofline", fontsize=15, weight="bold", color=INK)
     write_subtitle(figure, 0.095, 0.907, subtitle or ceilings.note)
     return PhasePicture(save_png(figure, path, formats), plotted, listed, tuple(label_boxes), tuple(roofs.texts))
@@ -119,12 +123,12 @@ def phase_limits(
     return roofline_limits(points, ceilings)
 
 
-def _roles(placed: pd.DataFrame, phase: str) -> pd.DataFrame:
+def _roles(placed: pd.DataFrame, phase: str, wall_ns: float | None = None) -> pd.DataFrame:
     """Kernel roles of a phase, most time first, with share, label and why one has no point."""
     rows = with_roles(placed[placed["phase"] == phase])
     sums = aggregate(rows, ["role", "kind", "op", "kernel"])
     table: pd.DataFrame = sums.sort_values(by="time_ns", ascending=False)
-    total_ns = float(table["time_ns"].sum()) or 1.0
+    total_ns = wall_ns or float(table["time_ns"].sum()) or 1.0
     table["share_pct"] = 100 * table["time_ns"].astype("float64") / total_ns
     table["label"] = labels(table)
     table["why"] = [_why(row) for row in table.to_dict("records")]
@@ -175,7 +179,7 @@ def edge_shape(point: tuple[float, float], at: tuple[float, float]) -> str:
 def draw_estimate(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
     """Hollow diamonds for kinds of modules, a hollow star for the phase."""
     for kind, x, y in points:
-        shape, size, edge = ("D", 62, kind_colour(kind)) if kind else ("*", 300, INK)
+        shape, size, edge = ("D", 62, kind_edge(kind)) if kind else ("*", 300, INK)
         axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor="white", linewidth=3.4, zorder=4)
         axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor=edge, linewidth=1.6, zorder=5)
 

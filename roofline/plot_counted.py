@@ -116,9 +116,8 @@ def counted_roofline(
         axes.scatter([x], [y], s=size, marker=shape, facecolor="white", edgecolor=INK, linewidth=1.5, zorder=5)
     name_points(axes, plotted, marks, roofs, [*marks, *others])
     _legend(figure, table, inner, stars, sum(shape != "o" for shape in shapes))
-    total_ns = float(table["time_ns"].sum()) or 1.0
     if len(listed):
-        list_beneath(figure, listed, total_ns)
+        list_beneath(figure, listed, "kernel time")
     elif verdicts:
         _verdicts_beneath(figure, plotted)
     figure.text(0.095, 0.962, title, fontsize=15, weight="bold", color=INK)

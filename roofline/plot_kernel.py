@@ -22,15 +22,17 @@ from kernelroof.roofline.figure import (
     roofline_limits,
     save_png,
     write_subtitle,
+    write_title,
 )
 from kernelroof.roofline.labels import Mark
-from kernelroof.roofline.palette import kind_colour
+from kernelroof.roofline.palette import kind_colour, kind_edge
 from kernelroof.roofline.place import aggregate
 from kernelroof.roofline.plot import on_axes
-from kernelroof.roofline.units import fixed, quantity, seconds
+from kernelroof.roofline.units import counted, fixed, quantity, seconds
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 Work = tuple[float, float]
 """FLOPs and bytes"""
@@ -55,6 +57,7 @@ def kernel_roofline(
     title: str = "",
     subtitle: str = "",
     limits: Limits | None = None,
+    steps: int = 1,
     formats: Sequence[str] = ("png",),
 ) -> KernelPicture:
     """Draw the launches of one kernel role into a PNG.
@@ -63,6 +66,7 @@ def kernel_roofline(
         launches: placed rows of one role (at least one).
         estimate: FLOPs and bytes of one launch as the model says ("own") and of the phase ("phase").
         limits: axes (x0, x1, y0, y1) of a roofline, such as `kernel_limits`; fitted to these launches if None.
+        steps: forwards that the launches are of; sums are told per step.
         formats: of "png", "svg", "pdf"; files beside `path`, which ends in .png.
 
     Raises:
@@ -90,7 +94,7 @@ def kernel_roofline(
         axes.set_ylim(limits[2:])
         pixels = axes.transData.transform([*seen, *((x, y) for _, x, y in ideal)])
         draw_roofs(axes, ceilings, [Mark(float(x), float(y), 10.0) for x, y in pixels[-40:]])
-        marks = _draw(axes, seen, ideal, kind_colour(kind))
+        marks = _draw(axes, seen, ideal, kind)
         if out:
             marks.append(_handle("o", FAINT, f"{out} of them off the axes,\ndrawn on their edge", filled=True))
     elif on_bandwidth.any():
@@ -99,16 +103,10 @@ def kernel_roofline(
         xy = list(zip(sizes, shown["attained_byte_s"].astype(float), strict=True))
         ideal = [("own", own[1], ceilings.byte_s)] if own and own[1] > 0 else []
         _bandwidth_axes(axes, [*xy, *((x, y) for _, x, y in ideal)], ceilings)
-        marks = _draw(axes, xy, ideal, kind_colour(kind))
+        marks = _draw(axes, xy, ideal, kind)
     else:
         shows, shown = "duration", launches
-        axes.scatter(range(len(launches)), _column(launches["time_ns"]) / 1e3, s=22, color=kind_colour(kind), alpha=0.7)
-        axes.set_xlabel("launch", fontsize=10, color=INK)
-        axes.set_ylabel("duration (µs)", fontsize=10, color=INK)
-        axes.set_ylim(bottom=0)
-        axes.set_axisbelow(True)
-        axes.grid(True, color="#E4E4E4", linewidth=0.7)
-        marks = [_handle("o", kind_colour(kind), "one launch", filled=True)]
+        marks = _durations(axes, _column(launches["time_ns"]), kind_colour(kind))
     figure.legend(
         handles=marks,
         loc="upper left",
@@ -118,9 +116,9 @@ def kernel_roofline(
         labelcolor=INK,
         labelspacing=0.9,
     )
-    figure.text(0.115, 0.935, title or "kernel", fontsize=14, weight="bold", color=INK)
+    write_title(figure, 0.115, 0.935, title or "kernel")
     write_subtitle(figure, 0.115, 0.88, subtitle or ceilings.note, 8.5)
-    _facts(figure, launches, own, ceilings)
+    _facts(figure, launches, own, steps)
     return KernelPicture(save_png(figure, path, formats), shows, len(shown), len(launches) - len(shown))
 
 
@@ -136,9 +134,9 @@ def kernel_limits(drawn: Iterable[tuple[pd.DataFrame, Mapping[str, Work | None]]
     return roofline_limits(points, ceilings)
 
 
-def _draw(axes: Axes, xy: list[tuple[float, float]], ideal: list[tuple[str, float, float]], tint: str) -> list[Line2D]:
+def _draw(axes: Axes, xy: list[tuple[float, float]], ideal: list[tuple[str, float, float]], kind: str) -> list[Line2D]:
     """Launches as dots (fainter where there are many), estimates as hollow markers; returns the legend."""
-    many = len(xy)
+    many, tint, edge_tint = len(xy), kind_colour(kind), kind_edge(kind)
     axes.scatter(
         [x for x, _ in xy],
         [y for _, y in xy],
@@ -152,12 +150,29 @@ def _draw(axes: Axes, xy: list[tuple[float, float]], ideal: list[tuple[str, floa
     )
     handles = [_handle("o", tint, f"one launch ({many})", filled=True)]
     for name, x, y in ideal:
-        shape, size, edge = ("D", 100, tint) if name == "own" else ("*", 260, INK)
+        shape, size, edge = ("D", 100, edge_tint) if name == "own" else ("*", 260, INK)
         axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor="white", linewidth=3.6, zorder=5)
         axes.scatter([x], [y], s=size, marker=shape, facecolor="none", edgecolor=edge, linewidth=1.8, zorder=6)
         words = "estimate of this kernel" if name == "own" else "estimate of the phase"
         handles.append(_handle(shape, edge, words, filled=False))
     return handles
+
+
+def _durations(axes: Axes, times_ns: pd.Series[float], tint: str) -> list[Line2D]:
+    """How long each launch took, in the order they came; returns the legend."""
+    longest = float(times_ns.max())
+    size, unit = next(((s, u) for s, u in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if longest >= s), (1.0, "ns"))
+    axes.scatter(range(len(times_ns)), times_ns / size, s=22, color=tint, alpha=0.7)
+    axes.set_xlabel("launch", fontsize=10, color=INK)
+    axes.set_ylabel(f"duration ({unit})", fontsize=10, color=INK)
+    axes.set_ylim(0, 1.1 * max(longest, 1.0) / size)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.set_axisbelow(True)
+    axes.grid(True, color="#E4E4E4", linewidth=0.7)
+    axes.tick_params(which="both", labelsize=9, colors=INK)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return [_handle("o", tint, f"one launch ({len(times_ns)})", filled=True)]
 
 
 def _handle(shape: str, tint: str, words: str, *, filled: bool) -> Line2D:
@@ -196,13 +211,17 @@ def _bandwidth_axes(axes: Axes, xy: list[tuple[float, float]], ceilings: Ceiling
         )
 
 
-def _facts(figure: Figure, launches: pd.DataFrame, own: Work | None, ceilings: Ceilings) -> None:
+def _facts(figure: Figure, launches: pd.DataFrame, own: Work | None, steps: int) -> None:
     """The figures beneath: times, work, share of the roof, and the estimate beside them."""
+    each = "per step" if steps > 1 else "in all"
     times = _column(launches["time_ns"])
     total = aggregate(launches.assign(all="all"), "all").iloc[0]
     spread = [seconds(float(v) / 1e9, 3) for v in (times.min(), times.median(), times.max())]
+    number, took = int(total["launches"]), float(total["time_ns"]) / 1e9
+    whole = f" ({counted(number, 'launch')}, {seconds(took, 3)} in {steps} steps)" if steps > 1 else ""
+    launched = counted(number, "launch") if steps == 1 else f"{number / steps:.4g} launches"
     lines = [
-        f"{int(total['launches'])} launches, {seconds(float(total['time_ns']) / 1e9, 3)} in all; "
+        f"{launched}, {seconds(took / steps, 3)} {each}{whole}; "
         f"shortest {spread[0]}, median {spread[1]}, longest {spread[2]}"
     ]
     n = max(1, int(total["launches"]) - int(total["unplaced"]))
@@ -211,9 +230,9 @@ def _facts(figure: Figure, launches: pd.DataFrame, own: Work | None, ceilings: C
         lines.append(f"a launch: {measured}; estimate {_work(own)}")
         at_roof = seconds(float(total["ideal_ns"]) / n / 1e9, 3)
         gain = total["recoverable_ns"]
-        recoverable = seconds(float(gain) / 1e9, 3) if pd.notna(gain) else "not known"
+        recoverable = f"{seconds(float(gain) / steps / 1e9, 3)} {each}" if pd.notna(gain) else "not known"
         share = f"{fixed(total['pct_of_roof'], 3)} %" if pd.notna(total["pct_of_roof"]) else "not known"
-        lines.append(f"at its roof {at_roof}; share of the roof {share}; recoverable {recoverable} in all")
+        lines.append(f"a launch at its roof: {at_roof}; share of the roof {share}; recoverable {recoverable}")
     else:
         lines.append(f"FLOPs or bytes not known; estimate {_work(own)}")
     reason = f" ({total['reason']})" if pd.notna(total["reason"]) else ""

@@ -24,8 +24,14 @@ WHY_NOT_PLOTTED = {
 }
 
 
-def legend(figure: Figure, table: pd.DataFrame, hollow: Sequence[tuple[str, float, float]], outside: int) -> None:
-    """Beside the axes, where it can cover nothing: kinds by their time, areas, estimates."""
+def legend(
+    figure: Figure, table: pd.DataFrame, hollow: Sequence[tuple[str, float, float]], outside: int, share_of: str
+) -> None:
+    """Beside the axes, where it can cover nothing: kinds by their time, areas, estimates.
+
+    Args:
+        share_of: what shares are of, in words.
+    """
     dot: dict[str, Any] = {"linestyle": "none", "markeredgecolor": "white"}
     ring: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "none"}
     kinds = table.groupby("kind")["share_pct"].sum().sort_values(ascending=False)
@@ -52,8 +58,8 @@ def legend(figure: Figure, table: pd.DataFrame, hollow: Sequence[tuple[str, floa
         Line2D([], [], marker="*", markersize=14, markeredgecolor=INK, label="the whole phase", **ring),
         Line2D([], [], marker="D", markersize=7, markeredgecolor=FAINT, label="a kind of module", **ring),
     ]
-    side_legend(figure, first, "kind, share of kernel time", 0.915)
-    side_legend(figure, sizes, "area: share of kernel time", 0.575, labelspacing=1.1, handletextpad=1.2)
+    side_legend(figure, first, f"colour and shape: kind,\nshare of {share_of}", 0.915)
+    side_legend(figure, sizes, f"area: share of {share_of}", 0.555, labelspacing=1.1, handletextpad=1.2)
     if hollow:
         side_legend(figure, estimates, "model's own estimate, ideal", 0.40)
 
@@ -77,18 +83,20 @@ def side_legend(figure: Figure, handles: list[Line2D], title: str, top: float, *
     legend.get_title().set_color(INK)
 
 
-def list_beneath(figure: Figure, listed: pd.DataFrame, total_ns: float) -> None:
-    """Kernel roles that have no place on logarithmic axes, in one column per cause."""
+def list_beneath(figure: Figure, listed: pd.DataFrame, share_of: str, steps: int = 1) -> None:
+    """Kernel roles that have no place on logarithmic axes, in one column per cause; their times per step."""
     top, left, width = 0.205, 0.095, 0.89
     if listed.empty:
         figure.text(left, top, "every kernel of this phase has a point", fontsize=9, color=FAINT)
         return
+    share = float(listed["share_pct"].sum())
+    each = "; times per step" if steps > 1 else ""
+    listed = listed.assign(time_ns=listed["time_ns"].astype("float64") / steps)
     causes = [(why, listed[listed["why"] == why]) for why in listed["why"].unique()]
-    share = 100 * float(listed["time_ns"].sum()) / total_ns
     figure.text(
         left,
         top,
-        f"not on the axes: {len(listed)} kernel roles, {fixed(share, 2)} % of kernel time",
+        f"not on the axes: {len(listed)} kernel roles, {fixed(share, 2)} % of {share_of}{each}",
         fontsize=9.5,
         weight="bold",
         color=INK,

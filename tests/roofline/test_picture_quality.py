@@ -18,6 +18,7 @@ from kernelroof.roofline import figure as figures
 from kernelroof.roofline import html, palette, plot, plot_kernel
 from kernelroof.roofline.ceilings import Ceilings
 from kernelroof.roofline.place import place
+from kernelroof.roofline.units import seconds
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -169,6 +170,36 @@ def test_no_text_of_a_kernel_picture_covers_another_or_leaves(
     own = {"own": (1e7, 2e7), "phase": (1e9, 1e8)}
     plot_kernel.kernel_roofline(launches(rows), MACHINE, own, "x.png", title="decode: mlp mm", subtitle=LONG)
     check_texts(kept[0])
+
+
+def test_a_kernel_without_figures_has_its_durations_in_a_fitting_unit(kept: list[Figure]) -> None:
+    rows = launches([(7.2, 3.0, 5.0), (7.1, 3.0, 5.0), (7.0, 3.0, 5.0)])
+    rows[["flops", "dram_read_bytes"]] = pd.NA
+    name = "decode: self_attn graph_1_cpp_fused_" + "_scaled_dot_product" * 10
+    plot_kernel.kernel_roofline(place(rows, MACHINE), MACHINE, None, "x.png", title=name, subtitle=LONG, steps=2)
+    check_texts(kept[0])
+    axes = kept[0].axes[0]
+    assert axes.get_ylabel() == "duration (ms)"
+    assert axes.get_ylim()[1] > 1.05 * 10**7.2 / 1e6
+    assert not axes.spines["top"].get_visible()
+    [words] = [t.get_text() for t in kept[0].texts if "shortest" in t.get_text()]
+    total_ns = float(rows["time_ns"].sum())
+    assert words.startswith(f"1.5 launches, {seconds(total_ns / 2e9, 3)} per step (3 launches, ")
+
+
+def test_lists_are_per_step_and_shares_name_what_they_are_of(kept: list[Figure]) -> None:
+    rows = launches([(6.0, 7.0, 7.3), (6.0, 7.0, 7.3)])
+    rows.loc[1, "flops"] = 0
+    placed = place(rows, MACHINE)
+    plot.phase_roofline(placed, MACHINE, "decode", None, "x.png", steps=4, wall_ns=8e6)
+    plot.phase_roofline(placed, MACHINE, "decode", None, "x.png")
+    told = ["\n".join(t.get_text() for t in figure.texts) for figure in kept]
+    assert "12 % of wall time; times per step" in told[0]
+    assert "(1: 250 µs)" in told[0]
+    assert "50 % of kernel time\n" in told[1]
+    assert "(1: 1.00 ms)" in told[1]
+    titles = [legend.get_title().get_text() for legend in kept[0].legends]
+    assert titles[:2] == ["colour and shape: kind,\nshare of wall time", "area: share of wall time"]
 
 
 def test_texts_stay_in_place_at_another_resolution(kept: list[Figure]) -> None:
