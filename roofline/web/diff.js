@@ -16,6 +16,7 @@ function drawSummary() {
   fill(at("setup"), element("h3", {}, "Set-up"), rows.length ? factList(rows)
     : element("p", {}, "Both runs are of one set-up: any difference is the machine's, or the software's beneath."),
     element("p", { class: "note" }, `${data.roofs_line}.`));
+  fill(at("paper-note"), names.length > 1 ? `What follows is of ${state.phase}; the page itself shows ${names.filter((n) => n !== state.phase).join(", ")} too.` : null);
   fill(at("phases"), ...names.map((n) => element("button", { "aria-pressed": String(n === state.phase),
     onclick: () => { state.phase = n; draw(); at("phases").querySelector('[aria-pressed="true"]').focus(); } }, n)));
 }
@@ -64,7 +65,7 @@ function drawLines() {
     + "A role that only one run has is gathered with its counterparts at the nearest module above both.";
   const sides = (head, key, form) => ["a", "b"].map((s) => ({ head: `${head} ${s.toUpperCase()}`, number: true, value: (r) => r[`${s}_${key}`], text: (r) => form(r[`${s}_${key}`]) }));
   // One figure where both runs have the same.
-  const pair = (head, key, form) => ({ head: `${head}, A → B`, number: true, value: (r) => r[`b_${key}`] ?? r[`a_${key}`],
+  const pair = (head, key, form) => ({ head: `${head}, A\u00a0→\u00a0B`, number: true, value: (r) => r[`b_${key}`] ?? r[`a_${key}`],
     text: (r) => [...new Set(["a", "b"].map((s) => form(r[`${s}_${key}`])))].join(" → ") });
   const old = table;
   table = new SortedTable(at("lines-table"), { caption: `Roles of ${state.phase}, per forward`, first: 20, sort: old?.sort ?? { column: 4, down: true },

@@ -162,7 +162,7 @@ def test_the_page_opens(tmp_path, capsys):
         assert page.locator("#terms-table tbody td").first.inner_text() == "the model's ideal"
         heads = page.locator("#lines-table th").all_inner_texts()
         cells = page.locator("#lines-table tbody tr").first.locator("td").all_inner_texts()
-        assert cells[heads.index("bytes, A → B")] == "2.00 MB"
+        assert cells[heads.index("bytes, A\u00a0→\u00a0B")] == "2.00 MB"
         drawn = page.evaluate(
             """() => rooflineOptions().series.filter((s) => s.type === "scatter").flatMap((s) =>
               s.data.map((d, dataIndex) => (s.label.formatter ?? d.label.formatter)({ dataIndex })))"""
