@@ -1,17 +1,21 @@
 // The tables of kernels and modules: all that the roofline shows and what it can't, as numbers.
 
 const kindCell = (r) => element("span", { class: "nowrap" }, element("span", { class: "dot", style: `background:${kindColour(r.kind)}` }), r.kind ?? DASH);
+// A column of figures of one name, told by `text`.
+const amount = (head, name, text, more = {}) => ({ head, number: true, value: (r) => r[name], text: (r) => text(r[name]), ...more });
+const eachTime = (ns) => time(per(ns));
+const whyNone = (name, source) => ({ tip: (r) => r[source] ?? (none(r[name]) ? r.reason : null) });
 const amountColumns = () => [
   { head: "kind", value: (r) => r.kind, cell: kindCell },
-  { head: `time${each()}`, number: true, value: (r) => r.time_ns, text: (r) => time(per(r.time_ns)), tip: (r) => r.time_source },
-  { head: "share", number: true, title: `part of ${shareOf()}`, value: (r) => r.share_pct, text: (r) => percent(r.share_pct) },
-  { head: "recoverable", number: true, title: `time above the roof${each()}`, value: (r) => r.recoverable_ns, text: (r) => time(per(r.recoverable_ns)), tip: (r) => (none(r.recoverable_ns) ? r.reason : null) },
-  { head: "at its roof", number: true, value: (r) => r.ideal_ns, text: (r) => time(per(r.ideal_ns)), tip: (r) => (none(r.ideal_ns) ? r.reason : null) },
+  amount(`time${each()}`, "time_ns", eachTime, { tip: (r) => r.time_source }),
+  amount("share", "share_pct", percent, { title: `part of ${shareOf()}` }),
+  amount("recoverable", "recoverable_ns", eachTime, { title: `time above the roof${each()}`, ...whyNone("recoverable_ns") }),
+  amount("at its roof", "ideal_ns", eachTime, whyNone("ideal_ns")),
   { head: "bound", value: (r) => r.bound, text: (r) => r.bound ?? DASH, tip: (r) => r.reason },
-  { head: "of roof", number: true, value: (r) => r.pct_of_roof, text: (r) => percent(r.pct_of_roof), tip: (r) => r.reason },
-  { head: "FLOPs", number: true, title: `FLOPs${each()}`, value: (r) => r.flops, text: (r) => quantity(per(r.flops), "FLOP", 3), tip: (r) => r.flops_source ?? (none(r.flops) ? r.reason : null) },
-  { head: "bytes", number: true, title: `bytes${each()}`, value: (r) => r.bytes, text: (r) => quantity(per(r.bytes), "B", 3), tip: (r) => r.bytes_source ?? (none(r.bytes) ? r.reason : null) },
-  { head: "FLOP/B", number: true, value: (r) => r.intensity, text: (r) => number(r.intensity) },
+  amount("of roof", "pct_of_roof", percent, { tip: (r) => r.reason }),
+  amount("FLOPs", "flops", (v) => quantity(per(v), "FLOP", 3), { title: `FLOPs${each()}`, ...whyNone("flops", "flops_source") }),
+  amount("bytes", "bytes", (v) => quantity(per(v), "B", 3), { title: `bytes${each()}`, ...whyNone("bytes", "bytes_source") }),
+  amount("FLOP/B", "intensity", number),
   { head: "launches", number: true, title: `launches${each()}`, value: (r) => r.launches, text: launchesEach },
 ];
 function goTo(row) {
@@ -53,7 +57,7 @@ function drawTables() {
           link(r.label, () => goTo(r)), element("div", { class: "sub" }, r.kernel ?? "")) },
       ...amountColumns(),
       ...(spread ? [
-        { head: "median step", number: true, title: "median over steps", value: (r) => r.step_median_ns, text: (r) => time(r.step_median_ns) },
+        amount("median step", "step_median_ns", time, { title: "median over steps" }),
         { head: "quartiles", number: true, title: "lower and upper quartile over steps; sorted by their distance", value: (r) => (none(r.step_median_ns) ? null : r.step_high_ns - r.step_low_ns),
           text: (r) => (none(r.step_median_ns) ? DASH : `${time(r.step_low_ns)} – ${time(r.step_high_ns)}`) },
       ] : []),

@@ -151,8 +151,8 @@ function drawLayers() {
   layers.chart.draw();
   foldedTable("layer-table", "The layers as a table", rows, { caption: `Layers of ${phase.name}`, first: 100, sort: { column: 1, down: true }, columns: [
     { head: "layer", value: (r) => r.name, cell: (r) => link(r.name, () => toPart(r.key)) },
-    { head: `kernels and idle before${each()}`, number: true, value: (r) => r.total, text: (r) => time(per(r.total)) },
-    { head: "at its roofs", number: true, value: (r) => r.roof, text: (r) => time(per(r.roof)) },
+    amount(`kernels and idle before${each()}`, "total", eachTime),
+    amount("at its roofs", "roof", eachTime),
     { head: "beyond", number: true, value: (r) => r.total - r.roof, text: (r) => time(per(r.total - r.roof)) },
   ], rowClass: (r) => (r.key === state.part ? "chosen" : "") });
 }
