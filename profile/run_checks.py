@@ -60,8 +60,8 @@ SPREAD = Rule(
 )
 REPEATS = Rule(
     ("phase", *_NAMES),
-    ("recording", "step", "time_ns", "idle_ns", "launches"),
-    needed=("phase", "recording", "step", "time_ns", "idle_ns", "launches"),
+    ("recording", "step", "time_ns", "idle_ns", "launches", "pace"),
+    needed=("phase", "recording", "step", "time_ns", "idle_ns", "launches", "pace"),
 )
 UNMATCHED = Rule(("phase", "module", "op"), ())
 WALL_TIMES = ("bare_ns", "bare_min_ns", "bare_max_ns")

@@ -55,8 +55,9 @@ def outlier(row: Mapping[Any, Any], launches: pd.DataFrame, steps: int) -> str |
     usual = row.get("step_median_ns")
     several = pd.notna(row.get("recordings")) and int(row["recordings"]) > 1
     if several and pd.notna(usual) and total > _TIMES * float(usual) * steps:
+        each = " a step" if steps > 1 else ""
         return (
-            f"it took {seconds(total / steps / 1e9, 3)} a step in the recording shown, and {seconds(usual / 1e9, 3)} "
+            f"it took {seconds(total / steps / 1e9, 3)}{each} in the recording shown, and {seconds(usual / 1e9, 3)} "
             f"in the median of {int(row['recordings'])} recordings: run again before anything is changed"
         )
     return None

@@ -36,7 +36,10 @@ def test_a_recording_unlike_the_others_is_said():
     row = {"recordings": 3, "step_median_ns": 4e6}
     words = outlier(row, launches(5_000_000, 5_000_000), 1)
     assert words is not None
-    assert "it took 10.0 ms a step in the recording shown, and 4.00 ms in the median of 3 recordings" in words
+    assert "it took 10.0 ms in the recording shown, and 4.00 ms in the median of 3 recordings" in words
+    two = outlier(row, launches(10_000_000, 10_000_000), 2)
+    assert two is not None
+    assert "it took 10.0 ms a step in the recording shown" in two
     assert outlier({**row, "step_median_ns": 6e6}, launches(5_000_000, 5_000_000), 1) is None
     assert outlier({**row, "recordings": 1}, launches(5_000_000, 5_000_000), 1) is None
     assert outlier({"recordings": pd.NA, "step_median_ns": float("nan")}, launches(5_000_000), 1) is None
