@@ -121,8 +121,10 @@ class FinishedRun:
 
     @cached_property
     def bare(self) -> dict[str, Any]:
-        """bare.json: the time of every forward of every bare repeat."""
-        return self._json("bare.json")
+        """The time of every forward of every bare repeat: of the second try, if the first was disturbed."""
+        from kernelroof.profile.pipeline import BARE_AGAIN
+
+        return self._json(BARE_AGAIN if (self.path / BARE_AGAIN).exists() else "bare.json")
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
