@@ -213,8 +213,9 @@ class RunFolder:
                 raise OutputError(f"{self.path} is not empty and holds no run", "Choose another --out.")
             return None
         made = (p for pattern in self._files for p in self.path.glob(pattern))
-        staged = self._measured and not stages.exists()
-        if staged and not self._overwrite and (kept := next(made, None)) is not None:
+        # Without stages to be measured (a sweep, an analysis) there never is such a file.
+        lost = self._measured and not stages.exists() and not self._overwrite
+        if lost and (kept := next(made, None)) is not None:
             raise OutputError(
                 f"{self.path} holds {kept.name} but no {STAGES}, so nobody can tell what of it is whole",
                 "Bring stages.json back, choose another --out, or record again with --overwrite.",

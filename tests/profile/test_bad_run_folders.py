@@ -186,6 +186,14 @@ def test_a_folder_without_hashes_is_read_with_a_note(run, capsys):
     assert "no stages.json" in capsys.readouterr().err
 
 
+def test_bare_times_are_those_of_the_second_try(run):
+    from kernelroof.profile.finished_run import FinishedRun
+
+    again = {**json.loads((run / "bare.json").read_text()), "repeats": 77}
+    (run / "bare_again.json").write_text(json.dumps(again))
+    assert FinishedRun(run).bare["repeats"] == 77
+
+
 def test_a_record_of_another_run_is_found(run, capsys):
     record = json.loads((run / "run.json").read_text())
     record["identity"]["prompt"] = 9

@@ -91,6 +91,7 @@ def test_the_ideal_is_the_closed_form_at_the_highest_roofs(sweep, table, config)
 
 def slower_machine(folder):
     """As if the machine had been busy during this point: its own roofs are a quarter of what they are."""
+    (folder / "stages.json").unlink()  # it has the hashes of what is changed here
     path = folder / "ceilings.json"
     ceilings, details = from_json(path.read_text())
     low = ceilings._replace(flop_s=ceilings.flop_s / 4, byte_s=ceilings.byte_s / 4)
@@ -158,6 +159,7 @@ def on_a_gpu(sweep, tmp_path):
     """A point as if it had run in half precision on a GPU of which kernels were measured; a larger model."""
     folder = tmp_path / "gpu"
     shutil.copytree(sweep / "points/batch2_prompt16", folder)
+    (folder / "stages.json").unlink()  # it has the hashes of what is changed here
     record = json.loads((folder / "run.json").read_text())
     record["identity"] |= {"dtype": "bfloat16", "device": "cuda"}
     config = record["identity"]["driver"]["config"]
@@ -207,6 +209,7 @@ def test_other_lists_go_on_and_keep_what_is_there(sweep, config, tmp_path, capsy
     odd, cut = out / "points/batch8_prompt16", out / "points/batch9_prompt16"
     for folder in (odd, cut):
         shutil.copytree(kept, folder)
+        (folder / "stages.json").unlink()  # it has the hashes of what is changed here
     record = json.loads((odd / "run.json").read_text())
     record["identity"] |= {"batch": 8, "dtype": "bfloat16"}
     (odd / "run.json").write_text(json.dumps(record))

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from kernelroof.models.errors import OutputError
@@ -37,6 +38,34 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path):
 def test_a_full_disk_is_an_output_error(tmp_path):
     with pytest.raises(OutputError, match="space"), whole_file(tmp_path / "table.csv"):
         raise OSError(28, "No space left on device")
+
+
+def test_what_was_not_written_is_an_output_error(tmp_path):
+    with pytest.raises(OutputError, match="space"), whole_file(tmp_path / "page.html"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_a_folder_with_measured_stages_can_lose_them(tmp_path):
+    for measured, out in (((), tmp_path / "sweep"), (("bare",), tmp_path / "run")):
+        out.mkdir()
+        write_json(out / "run.json", {"identity": {"a": 1}})
+        write_text(out / "table.csv", "x")
+        folder = RunFolder(out, {"a": 1}, files=("table.csv",), measured=measured)
+        if measured:
+            with pytest.raises(OutputError, match=r"no stages\.json"), folder:
+                pass
+        else:
+            with folder:
+                pass
+        assert (out / "table.csv").exists()
+
+
+def test_a_device_is_not_replaced_by_a_file():
+    before = os.stat(os.devnull).st_mode
+    with pytest.raises(OutputError, match="no ordinary file"), whole_file(Path(os.devnull)) as part:
+        part.write_text("lost")
+    assert os.stat(os.devnull).st_mode == before
 
 
 def test_stages_resume_and_depend_on_their_inputs(tmp_path):
