@@ -173,7 +173,9 @@ def _add_profile(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="depth of the ranges (default: module)",
     )
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's own choice)")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="bare repetitions (default: 3)")
+    parser.add_argument(
+        "--repeats", type=int, metavar="N", help="bare repetitions (default: 3; short ones up to 9 in two seconds)"
+    )
     parser.add_argument(
         "--top", type=int, metavar="N", help="kernels shown and counted per phase (default: 8 shown, all counted)"
     )

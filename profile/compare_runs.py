@@ -44,7 +44,7 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
         OutputError: a file of theirs is missing or damaged.
     """
     from kernelroof.roofline.diff import Side, aligned, line_of, waterfalls, with_idle
-    from kernelroof.roofline.diff_noise import judged, line_samples, own_noise, phase_change
+    from kernelroof.roofline.diff_noise import judged, line_samples, own_noise, phase_change, typical
 
     steps = [{phase: run.steps(phase) for phase in run.walls} for run in (a, b)]
     if not set(steps[0]) & set(steps[1]):
@@ -63,9 +63,10 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
     for phase in walls:
         of_phase = line_of(*(_units(rows, phase) for rows in work))
         where |= {(phase, *unit): line for unit, line in of_phase.items()}
-    noise = [own_noise(line_samples(with_idle(run.repeats, "idle_ns"), where)) for run in (a, b)]
+    samples = [line_samples(with_idle(run.repeats, "idle_ns"), where) for run in (a, b)]
+    noise, medians = [own_noise(s) for s in samples], [typical(s) for s in samples]
     other_work = not_comparable(setup)
-    table, drift = judged(lines, walls, noise, same_setup=same, same_work=not other_work)
+    table, drift = judged(lines, walls, noise, medians, same_setup=same, same_work=not other_work)
     roofs = (a.ceilings, b.ceilings)
     roofs_pct = 100 * (roofs[1].byte_s / roofs[0].byte_s - 1)
     most_pct = max(abs(roofs_pct), abs(100 * (roofs[1].flop_s / roofs[0].flop_s - 1)))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _WARM_STEPS = 2
 _COMPILE_PASSES = 3
+_SHORT_S = 2.0
+"""Passes are repeated further while all together took less."""
 
 
 class Session(NamedTuple):
@@ -190,9 +192,11 @@ def measure_bare(session: Session, repeats: int | None = None) -> dict[str, Any]
         pass; `cache_bytes` is K and V after a pass's last step; `cpu_use` who used the CPU meanwhile.
     """
     warm_up(session)
-    passes = []
+    passes: list[PassTimes] = []
     with cpu_use() as use:
-        for _ in range(session.spec.repeats if repeats is None else repeats):
+        wanted, most = (session.spec.repeats, session.spec.most_repeats) if repeats is None else (repeats, 0)
+        began = time.monotonic()
+        while len(passes) < wanted or (len(passes) < most and time.monotonic() - began < _SHORT_S):
             with no_collection():
                 passes.append(run_pass(session, Ranges()))
     return {**times_record(session, passes), "cpu_use": use}

@@ -9,7 +9,7 @@ from kernelroof.models.errors import OutputError, UsageError
 from kernelroof.profile.driver_spec import DriverSpec
 from kernelroof.profile.ranges import DEPTHS
 
-_WHOLE = ("batch", "prompt", "output", "threads", "seed", "warmup", "repeats")
+_WHOLE = ("batch", "prompt", "output", "threads", "seed", "warmup", "repeats", "most_repeats")
 
 _EPILOG = """examples:
   python -m kernelroof.profile.driver --model tiny-llama --prompt 256 --output 16
@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
         kind = int if name in _WHOLE else str
         shown = default.default if default.default is not None else "none"
         by_hand.add_argument(
-            f"--{name}",
+            f"--{name.replace('_', '-')}",
             type=kind,
             default=argparse.SUPPRESS,
             choices=DEPTHS if name == "depth" else None,

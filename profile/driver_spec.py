@@ -26,7 +26,8 @@ class DriverSpec:
 
     config: content of the model's config.json. weights: a local checkpoint, or None for random ones.
     threads: CPU threads, or None for torch's own choice. depth: of the ranges, when there are any.
-    warmup: passes of a prefill and 2 steps before the measured ones. repeats: measured passes.
+    warmup: passes of a prefill and 2 steps before the measured ones. repeats: measured passes; of short ones
+    up to `most_repeats`, while all together take less than two seconds (0: no more than `repeats`).
     head: "last" runs the head on a prompt's last position only, "all" on all of them.
     compile: a mode of torch.compile, or None to run eagerly.
     """
@@ -45,6 +46,7 @@ class DriverSpec:
     seed: int = 0
     warmup: int = 1
     repeats: int = 3
+    most_repeats: int = 0
     head: str = "last"
     compile: str | None = None
 

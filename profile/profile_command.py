@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kernelroof.profile.pipeline import Job
 
 _SHOWN = 8
+_REPEATS, _MOST_REPEATS = 3, 9
+"""Bare passes where --repeats is not given: as many, and of short ones more."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -154,7 +156,8 @@ def _driver(args: argparse.Namespace, config: dict[str, Any], spec: ModelSpec, d
         threads=args.threads,
         depth="phase" if mode else args.ranges,
         seed=args.seed,
-        repeats=args.repeats,
+        repeats=args.repeats or _REPEATS,
+        most_repeats=0 if args.repeats else _MOST_REPEATS,
         head=workload.head,
         compile=mode,
     )

@@ -1,6 +1,7 @@
 """What counts as a change between two runs: more than they differ by themselves.
 
-Three sources of difference that is no change are weighed, each from the runs' own repeats:
+A line must differ both in its time and in the median over its recordings and steps, which a single disturbed step
+does not move. Three sources of difference that is no change are weighed, each from the runs' own repeats:
 
 - a line's own spread: the medians of its time in each recording, the steps around them, and what the phase's bare
   repeats differ by;
@@ -40,6 +41,8 @@ _OUTSIDE = 0.2
 """Share of the lines on either side that a drift doesn't have to hold for."""
 _MOST = 0.7
 """Share of the lines that must lie together for their middle to be the machine's drift."""
+_LINES = 3.0
+"""A line must differ by this part of the phase's own floor: of several lines none is known so much better."""
 _ALIKE = 0.1
 """Lines whose ratios (log) are so near to one of them drifted alike."""
 _SPREADS = 1.5
@@ -105,10 +108,18 @@ def own_noise(samples: pd.DataFrame) -> dict[tuple[str, str, str], float]:
     return found
 
 
+def typical(samples: pd.DataFrame) -> dict[tuple[str, str, str], float]:
+    """Median time of a line over all recordings and steps, in ns, by (phase, module, kind)."""
+    medians = samples.groupby(["phase", "module", "kind"], sort=False)["time_ns"].median()
+    keys = (tuple(str(part) for part in key) for key in medians.index)
+    return {(p, m, k): float(ns) for (p, m, k), ns in zip(keys, medians.tolist(), strict=True)}
+
+
 def judged(
     lines: pd.DataFrame,
     walls: Mapping[str, tuple[Wall, Wall]],
     noise: Sequence[Mapping[tuple[str, str, str], float]],
+    medians: Sequence[Mapping[tuple[str, str, str], float]],
     *,
     same_setup: bool,
     same_work: bool = True,
@@ -119,6 +130,7 @@ def judged(
         lines: of `diff.aligned`.
         walls: bare wall times of A and B by phase; empty for runs without.
         noise: of `own_noise`, of A and of B.
+        medians: of `typical`, of A and of B; a line without one is judged by its time alone.
         same_setup: whether the runs are of one set-up, so that lines slower alike are the machine's doing.
         same_work: whether they did the same work; else a line takes more or less time, but is no slower or faster.
 
@@ -132,34 +144,37 @@ def judged(
     drift: dict[str, float] = {}
     expected, floor = np.nan_to_num(time_a), np.zeros(len(out))
     phases = out["phase"].astype(str).to_numpy()
+    keys = list(zip(phases, out["module"].astype(str), out["kind"].astype(str), strict=True))
+    usual_a, usual_b = (np.array([found.get(key, np.nan) for key in keys]) for found in medians)
+    both_usual = (usual_a > 0) & (usual_b > 0)
+    ratio = np.where(both_usual, usual_b, np.where(both, time_b, 1.0))
+    ratio = ratio / np.where(both_usual, usual_a, np.where(both, time_a, 1.0))
+    drifted = np.ones(len(out))
     alike = _same_work(out)
     for phase in dict.fromkeys(phases):
         here = phases == phase
         total = walls[phase][0].median_ns if phase in walls else float(np.nansum(time_a[here]))
         size = np.where(here & both, np.minimum(np.nan_to_num(time_a), np.nan_to_num(time_b)), 0.0)
         big = (size > _NAMED_SHARE * total) & alike
-        logs = np.log(np.where(both, time_b, 1.0) / np.where(both, time_a, 1.0))
+        logs = np.log(ratio)
         middle = _common(logs[big], np.sqrt(size[big])) if same_setup and big.any() else 0.0
         drift[phase] = 100 * (float(np.exp(middle)) - 1)
+        drifted = np.where(here, np.exp(middle), drifted)
         expected = np.where(here, expected * np.exp(middle), expected)
         apart = _MAD_TO_SIGMA * float(np.median(np.abs(logs[big] - middle))) if big.sum() > 2 else 0.0
         sigma = min(100 * apart, MOST_SIGMA_PCT) / 100 if same_setup else 0.0
-        own = np.array(
-            [
-                float(np.hypot(noise[0].get(key, 0.0), noise[1].get(key, 0.0)))
-                for key in zip(phases, out["module"].astype(str), out["kind"].astype(str), strict=True)
-            ]
-        )
+        own = np.array([float(np.hypot(noise[0].get(key, 0.0), noise[1].get(key, 0.0))) for key in keys])
         most = np.fmax(np.nan_to_num(time_a), np.nan_to_num(time_b))
         least = np.maximum(LEAST_PCT / 100 * most, LEAST_SHARE_PCT / 100 * total)
         if phase in walls:  # where whole repeats differ by so much, no line is known better
-            least = np.maximum(least, sum(w.spread_pct for w in walls[phase]) / 100 * expected)
+            spread = sum(w.spread_pct for w in walls[phase]) / 100
+            least = np.maximum(least, np.maximum(spread * expected, _SPREADS / _LINES * spread * total))
         floor = np.where(here, np.maximum(least, SIGMAS * np.hypot(sigma * most, own)), floor)
     out["delta_ns"] = np.nan_to_num(time_b) - np.nan_to_num(time_a)
     out["expected_ns"], out["noise_ns"] = expected, floor
-    low, high = np.fmin(np.nan_to_num(time_a), expected), np.fmax(np.nan_to_num(time_a), expected)
-    beyond = np.nan_to_num(time_b) - np.clip(np.nan_to_num(time_b), low, high)
-    out["changed"] = np.abs(beyond) > floor
+    beyond = _beyond(np.nan_to_num(time_a), np.nan_to_num(time_b), drifted)
+    usual = np.where(both_usual, _beyond(np.nan_to_num(usual_a), np.nan_to_num(usual_b), drifted), beyond)
+    out["changed"] = (np.abs(beyond) > floor) & (np.abs(usual) > floor) & (np.sign(beyond) == np.sign(usual))
     words = ("faster", "slower") if same_work else ("less time", "more time")
     out["says"] = [_says(a, b, d, c, words) for a, b, d, c in zip(time_a, time_b, beyond, out["changed"], strict=True)]
     return out, drift
@@ -185,6 +200,11 @@ def phase_change(wall: tuple[Wall, Wall], drift_pct: float, roofs_pct: float, *,
     noise = floors[source]
     beyond = change - min(max(change, min(0.0, drift_pct)), max(0.0, drift_pct))
     return PhaseChange(a.median_ns, b.median_ns, change, noise, source, drift_pct, abs(beyond) > noise)
+
+
+def _beyond(a: Any, b: Any, drifted: Any) -> Any:
+    """How far B is outside of what A, and A with all of the drift, would be."""
+    return b - np.clip(b, np.fmin(a, a * drifted), np.fmax(a, a * drifted))
 
 
 def _says(a: float, b: float, beyond: float, changed: Any, words: tuple[str, str]) -> str:

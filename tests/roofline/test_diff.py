@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelroof.roofline.comparability import differences, not_comparable, same_setup
 from kernelroof.roofline.diff import GATHERED, WHOLE, Side, aligned, ancestors, line_of, with_idle
-from kernelroof.roofline.diff_noise import Wall, judged, line_samples, own_noise, phase_change
+from kernelroof.roofline.diff_noise import Wall, judged, line_samples, own_noise, phase_change, typical
 from kernelroof.roofline.spread import role_steps
 
 LAYERS = "model.layers"
@@ -43,12 +43,13 @@ def verdicts(a, b, same=True, recordings=(3, 3)):
     lines = aligned(side(a[0]), side(b[0]))
     units = [{(r.rsplit(".", 0)[0], k) for r, k in _units(run)} for run in (a[0], b[0])]
     where = {("decode", *unit): line for unit, line in line_of(*units).items()}
-    noise = [
-        own_noise(line_samples(pd.concat([role_steps(k, i) for i, k in enumerate(run)], ignore_index=True), where))
+    samples = [
+        line_samples(pd.concat([role_steps(k, i) for i, k in enumerate(run)], ignore_index=True), where)
         for run in (a, b)
     ]
+    noise, medians = [own_noise(s) for s in samples], [typical(s) for s in samples]
     walls = {"decode": tuple(Wall(*[run[0]["time_ns"].sum() / 8] * 3) for run in (a, b))}
-    return judged(lines, walls, noise, same_setup=same)
+    return judged(lines, walls, noise, medians, same_setup=same)
 
 
 def _units(kernels):
@@ -167,8 +168,8 @@ def test_a_slower_kernel_of_the_same_work_does_not_pass_for_the_machine():
 def test_lines_are_not_known_better_than_whole_repeats():
     lines = aligned(side(run()), side(run(lambda m: 1.2 if m == "mlp.up_proj" else 1.0)))
     steady, shaky = Wall(30e6, 29.9e6, 30.1e6), Wall(30e6, 20e6, 40e6)
-    assert judged(lines, {"decode": (steady, steady)}, ({}, {}), same_setup=True)[0]["changed"].sum() == 1
-    assert not judged(lines, {"decode": (steady, shaky)}, ({}, {}), same_setup=True)[0]["changed"].any()
+    assert judged(lines, {"decode": (steady, steady)}, ({}, {}), ({}, {}), same_setup=True)[0]["changed"].sum() == 1
+    assert not judged(lines, {"decode": (steady, shaky)}, ({}, {}), ({}, {}), same_setup=True)[0]["changed"].any()
 
 
 def test_noise_is_hardly_ever_called_a_change():
@@ -196,6 +197,19 @@ def test_what_felt_less_of_a_busy_machine_is_no_change():
     table, drift = verdicts([run(noise=0.01)], [run(lambda m: felt.get(m, 1.3), noise=0.01, seed=9)])
     assert drift["decode"] == pytest.approx(30, abs=3)
     assert not table["changed"].any()
+
+
+def test_one_disturbed_step_is_no_change():
+    """A step in which one small module took twenty times its time: its mean doubles, its median does not."""
+    a, b = run(noise=0.01, seed=1), run(noise=0.01, seed=2)
+    hit = (b["step"] == 3) & b["module"].str.contains("k_proj")
+    b.loc[hit, "time_ns"] *= 20
+    table, _ = verdicts([a], [b])
+    assert table.set_index("module").loc[f"{LAYERS}.*.self_attn.k_proj", "delta_ns"] > 2_000_000
+    assert not table["changed"].any()
+    b.loc[b["module"].str.contains("k_proj"), "time_ns"] *= 3
+    table, _ = verdicts([a], [b])
+    assert table[table["changed"]]["module"].tolist() == [f"{LAYERS}.*.self_attn.k_proj"]
 
 
 def test_idle_time_is_compared_in_the_module_that_waited():
