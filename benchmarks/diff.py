@@ -47,15 +47,19 @@ def main() -> None:
         for number in range(args.tries + 1):
             _profile(model, work / f"same_{number}")
             if number:
-                found = _diff(work / f"same_{number - 1}", work / f"same_{number}")
-                quiet += not _reported(found)
-                print(f"pair {number}: {'; '.join(_reported(found)) or 'no change'} ({_mood(found)})", flush=True)
+                pair = _diff(work / f"same_{number - 1}", work / f"same_{number}")
+                quiet += not _reported(pair)
+                print(f"pair {number}: {'; '.join(_reported(pair)) or 'no change'} ({_mood(pair)})", flush=True)
         print(f"no change reported in {quiet} of {args.tries} pairs")
+        errors: dict[str, list[float]] = {}
         for number in range(args.planted):
             before, after = work / f"before_{number}", work / f"doubled_{number}"
             _profile(model, before)
             _profile(model, after, plant=True)
-            _print_planted(_diff(before, after), json.loads((after / "truth.json").read_text()))
+            for phase, error in _print_planted(_diff(before, after), json.loads((after / "truth.json").read_text())):
+                errors.setdefault(phase, []).append(error)
+        for phase, found in errors.items():
+            print(f"its size in {phase} against bare timing, median of {len(found)}: {statistics.median(found):+.0f} %")
 
 
 def _profile(model: Path, out: Path, *, plant: bool = False) -> None:
@@ -84,7 +88,9 @@ def _mood(found: dict[str, Any]) -> str:
     )
 
 
-def _print_planted(found: dict[str, Any], truth: dict[str, float]) -> None:
+def _print_planted(found: dict[str, Any], truth: dict[str, float]) -> list[tuple[str, float]]:
+    """Print what was found of the plant; by phase, by how much its size is off in per cent."""
+    errors = []
     for phase, share in truth.items():
         true_ns = share * found["phases"][phase]["b_ns"]
         lines = [line for line in found["lines"] if line["phase"] == phase]
@@ -98,6 +104,8 @@ def _print_planted(found: dict[str, Any], truth: dict[str, float]) -> None:
             f"({100 * (extra / true_ns - 1):+.0f} %)",
             flush=True,
         )
+        errors.append((phase, 100 * (extra / true_ns - 1)))
+    return errors
 
 
 def plant(folder: Path, arguments: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelroof.models.errors import UsageError
@@ -13,6 +13,9 @@ from kernelroof.roofline.steady import named_doubts
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_FOR_QUARTILES = 5
 
 
 class Comparison(NamedTuple):
@@ -52,11 +55,7 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
     lost = sorted(set(steps[0]) ^ set(steps[1]))
     setup = differences(a.record, b.record)
     same = same_setup(setup)
-    walls = {
-        phase: (_wall(a.walls[phase], steps[0][phase]), _wall(b.walls[phase], steps[1][phase]))
-        for phase in steps[0]
-        if phase in steps[1]
-    }
+    walls = {phase: (_wall(a, phase), _wall(b, phase)) for phase in steps[0] if phase in steps[1]}
     work = [with_idle(run.kernels) for run in (a, b)]
     lines = aligned(Side(work[0], steps[0]), Side(work[1], steps[1]))
     where: dict[tuple[str, str, str], tuple[str, str]] = {}
@@ -70,7 +69,7 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
     roofs = (a.ceilings, b.ceilings)
     roofs_pct = 100 * (roofs[1].byte_s / roofs[0].byte_s - 1)
     most_pct = max(abs(roofs_pct), abs(100 * (roofs[1].flop_s / roofs[0].flop_s - 1)))
-    phases = {p: phase_change(w, drift.get(p, 0.0), most_pct, same_setup=same) for p, w in walls.items()}
+    phases = {p: phase_change(w, drift.get(p), most_pct, same_setup=same) for p, w in walls.items()}
     doubts = [f"{name}: {d}" for name, run in zip("AB", (a, b), strict=True) for d in _doubts(run)]
     order = table.assign(_far=(table["delta_ns"]).abs())
     ordered = order.sort_values(["phase", "_far"], ascending=[False, False], kind="stable").drop(columns="_far")
@@ -123,8 +122,14 @@ def _units(kernels: pd.DataFrame, phase: str) -> set[tuple[str, str]]:
     return {(role_of(str(m)), str(k)) for m, k in zip(rows["module"], rows["kind"], strict=True)}
 
 
-def _wall(record: Mapping[str, Any], steps: int) -> Wall:
-    return Wall(record["bare_ns"] / steps, record["bare_min_ns"] / steps, record["bare_max_ns"] / steps)
+def _wall(run: FinishedRun, phase: str) -> Wall:
+    """A phase's bare time per forward, and where its repeats lie: all of few, the middle half of five or more."""
+    passes = run.bare["prefill_ns"] if phase == "prefill" else [sum(steps) for steps in run.bare["decode_step_ns"]]
+    low, high = min(passes), max(passes)
+    if len(passes) >= _FOR_QUARTILES:
+        low, _, high = statistics.quantiles(passes, n=4, method="inclusive")
+    steps = run.steps(phase)
+    return Wall(run.walls[phase]["bare_ns"] / steps, low / steps, high / steps)
 
 
 def _doubts(run: FinishedRun) -> list[str]:

@@ -136,7 +136,8 @@ def judged(
 
     Returns:
         `lines` with `delta_ns` (B - A per forward, a missing side counting 0), `expected_ns` (what drift alone would
-        make of A's time), `noise_ns` (what B may differ from that by itself), `changed` and `says`.
+        make of A's time), `noise_ns` (what B may differ from that by itself), `changed` and `says`; and the drift by
+        phase, without an entry where no line tells it.
     """
     out = lines.copy()
     time_a, time_b = numbers(out["a_time_ns"]), numbers(out["b_time_ns"])
@@ -158,7 +159,8 @@ def judged(
         big = (size > _NAMED_SHARE * total) & alike
         logs = np.log(ratio)
         middle = _common(logs[big], np.sqrt(size[big])) if same_setup and big.any() else 0.0
-        drift[phase] = 100 * (float(np.exp(middle)) - 1)
+        if big.any() or not same_setup:
+            drift[phase] = 100 * (float(np.exp(middle)) - 1)
         drifted = np.where(here, np.exp(middle), drifted)
         expected = np.where(here, expected * np.exp(middle), expected)
         apart = _MAD_TO_SIGMA * float(np.median(np.abs(logs[big] - middle))) if big.sum() > 2 else 0.0
@@ -180,22 +182,26 @@ def judged(
     return out, drift
 
 
-def phase_change(wall: tuple[Wall, Wall], drift_pct: float, roofs_pct: float, *, same_setup: bool) -> PhaseChange:
+def phase_change(
+    wall: tuple[Wall, Wall], drift_pct: float | None, roofs_pct: float, *, same_setup: bool
+) -> PhaseChange:
     """Whether a phase's wall time changed.
 
     What all lines drifted by alike is the machine's doing, and the phase may have felt all or none of it.
 
     Args:
-        drift_pct: of `judged`; 0 for runs of other set-ups.
-        roofs_pct: how far the measured roofs of the two runs differ, at most: what the machine itself drifted by.
+        drift_pct: of `judged`; 0 for runs of other set-ups; None where no line tells it.
+        roofs_pct: how far the measured roofs of the two runs differ, at most: the machine may have drifted by as much,
+            where nothing else tells.
     """
     a, b = wall
     change = 100 * (b.median_ns - a.median_ns) / a.median_ns if a.median_ns else 0.0
     floors = {
         "the least that counts": LEAST_WALL_PCT,
         "repeats within each run": _SPREADS * (a.spread_pct + b.spread_pct),
-        "measured roofs of the two runs": abs(roofs_pct) if same_setup else 0.0,
+        "measured roofs of the two runs": abs(roofs_pct) if same_setup and drift_pct is None else 0.0,
     }
+    drift_pct = drift_pct or 0.0
     source = max(floors, key=lambda name: floors[name])
     noise = floors[source]
     beyond = change - min(max(change, min(0.0, drift_pct)), max(0.0, drift_pct))
