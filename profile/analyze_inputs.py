@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SUFFIXES = (".ncu-rep", ".sqlite", ".csv", ".json.gz", ".json", ".log", ".parquet", ".nsys-rep", ".qdstrm")
 _SHOWN = 200
-_OURS = frozenset({"kernels.csv", "counters.csv", "launches.csv", "ops.csv", "modules.csv", "unmatched.csv"})
+_OURS = frozenset(
+    {"kernels.csv", "counters.csv", "launches.csv", "ops.csv", "modules.csv", "unmatched.csv", "placed_trace.json.gz"}
+)
 _DERIVED = {".ncu-rep": (".csv",), ".nsys-rep": (".sqlite",), ".qdstrm": (".nsys-rep", ".sqlite")}
 """A file that another of the same stem was exported from is left out: the export says the same."""
 _AGAIN = re.compile(r"repeat_\d+\.json\.gz")

@@ -130,6 +130,7 @@ def test_a_run_folder_stands_for_its_first_recording(tmp_path: Path) -> None:
     folder.mkdir()
     for name in ("trace.json.gz", "repeat_1.json.gz", "repeat_2.json.gz"):
         kineto_recording(folder / name, PASSES[:1])
+    (folder / "placed_trace.json.gz").write_bytes(b"what `kernelroof trace` makes of a run is no recording")
     assert main(["analyze", str(folder), "--out", str(tmp_path / "out")]) == 0
     assert len(pd.read_csv(tmp_path / "out" / "kernels.csv")) == 7
     for name in ("repeat_1.json.gz", "trace.json.gz"):
