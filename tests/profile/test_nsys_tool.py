@@ -96,7 +96,7 @@ def test_the_driver_is_found_again_in_the_recording(nsys_tool, tmp_path, traces)
 
 
 def test_stats_by_todays_name(nsys_tool, tmp_path):
-    report = record(nsys_tool, pushing(0.01, "one", "two"), tmp_path)
+    report = record(nsys_tool, pushing(0.3, "one", "two"), tmp_path)
     before = sorted(p.name for p in tmp_path.iterdir())
     out = nsys.stats_csv(nsys_tool, report, "nvtx_pushpop_trace", tmp_path / "ranges.csv")
     table = read_stats(out).frame

@@ -161,8 +161,10 @@ def test_unquoted_file(texts):
 
 
 def test_odd_kernel_names(texts):
-    names = ["NA", "null", "nan", 'say "hi"', "a\nb", "x; DROP", "1,5"]
+    names = ["NA", "null", "nan", 'say "hi"', "x; DROP", "1,5"]
     assert read_ncu(texts.raw(texts.traffic, kernels=names)).counters["kernel"].tolist() == names
+    broken = read_ncu(texts.raw(texts.traffic, kernels=["a\nb"] * len(names))).counters["kernel"]
+    assert set(broken) == {"a\\x0ab"}, "a line break in a name is shown, not obeyed"
 
 
 def test_range_columns(texts):
