@@ -41,11 +41,11 @@ def tell(run: Pipeline) -> None:
         for line in to_do(tables.kernels, odd[odd["phase"] == phase]["words"].tolist(), wall["doubts"]):
             wrapped(console, line, indent="" if line == WHAT_TO_DO else "  ")
     for line in compiled_lines(run.folder.path) if run.compiled else []:
-        console.print(line, markup=False, soft_wrap=True)
+        wrapped(console, line.strip(), indent="  " if line.startswith(" ") else "")
     print_conventions(console, run.ceilings)
     console.print()
     for line in counting(run):
-        console.print(line, markup=False, soft_wrap=True)
+        wrapped(console, line.strip(), indent="  " if line.startswith(" ") else "")
     for phase in run.walls:
         wrapped(console, clocks(run, phase))
         wrapped(console, samples(finished.spread, phase))
