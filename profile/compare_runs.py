@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelroof.models.errors import UsageError
@@ -10,12 +11,16 @@ from kernelroof.profile.finished_run import FinishedRun
 from kernelroof.roofline.comparability import Difference, differences, not_comparable, same_setup
 from kernelroof.roofline.diff_noise import PhaseChange, Wall
 from kernelroof.roofline.steady import named_doubts
+from kernelroof.roofline.units import seconds
 
 if TYPE_CHECKING:
     import pandas as pd
+    from kernelroof.roofline.ceilings import Ceilings
 
 
 _FOR_QUARTILES = 5
+_STRANGE = 0.05
+"""Share of a phase's time from which kernels of no traced op are worth a word."""
 
 
 class Comparison(NamedTuple):
@@ -70,6 +75,7 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
     roofs_pct = 100 * (roofs[1].byte_s / roofs[0].byte_s - 1)
     most_pct = max(abs(roofs_pct), abs(100 * (roofs[1].flop_s / roofs[0].flop_s - 1)))
     phases = {p: phase_change(w, drift.get(p), most_pct, same_setup=same) for p, w in walls.items()}
+    terms = waterfalls(a.waterfall, b.waterfall, steps[0], steps[1])
     doubts = [f"{name}: {d}" for name, run in zip("AB", (a, b), strict=True) for d in _doubts(run)]
     order = table.assign(_far=(table["delta_ns"]).abs())
     ordered = order.sort_values(["phase", "_far"], ascending=[False, False], kind="stable").drop(columns="_far")
@@ -77,11 +83,17 @@ def compare(a: FinishedRun, b: FinishedRun) -> Comparison:
         names=(str(a.path), str(b.path)),
         phases=phases,
         lines=ordered.reset_index(drop=True),
-        terms=waterfalls(a.waterfall, b.waterfall, steps[0], steps[1]),
+        terms=terms,
         lost=lost,
         setup=setup,
         incomparable=other_work,
-        warnings=[*other_work, *(f"only one run has {phase}: it is not compared" for phase in lost), *doubts],
+        warnings=[
+            *other_work,
+            *_strange(terms, walls),
+            *_moved(roofs, same=same),
+            *(f"only one run has {phase}: it is not compared" for phase in lost),
+            *doubts,
+        ],
         roofs_pct=roofs_pct,
         roofs=roofs,
     )
@@ -130,6 +142,27 @@ def _wall(run: FinishedRun, phase: str) -> Wall:
         low, _, high = statistics.quantiles(passes, n=4, method="inclusive")
     steps = run.steps(phase)
     return Wall(run.walls[phase]["bare_ns"] / steps, low / steps, high / steps)
+
+
+def _strange(terms: pd.DataFrame, walls: Mapping[str, Any]) -> list[str]:
+    """Where one run's kernels do what the model, as traced, does not."""
+    rows = terms[terms["term"] == "unmatched_ns"].set_index("phase")
+    return [
+        f"{side.upper()}, {phase}: kernels of {seconds(ns / 1e9, 3)} a forward stand for no traced op: its code does "
+        "more than the model's own"
+        for phase in walls
+        for side, wall in zip("ab", walls[phase], strict=True)
+        if phase in rows.index and (ns := float(rows.loc[phase, f"{side}_ns"])) > _STRANGE * wall.median_ns
+    ]
+
+
+def _moved(roofs: tuple[Ceilings, Ceilings], *, same: bool) -> list[str]:
+    """Where one machine's roofs were measured at other heights in the two runs."""
+    changes = [100 * (getattr(roofs[1], f) / getattr(roofs[0], f) - 1) for f in ("flop_s", "byte_s")]
+    far = [f"{what} {pct:+.0f} %" for what, pct in zip(("compute", "memory"), changes, strict=True) if abs(pct) > 10]
+    if not same or not far:
+        return []
+    return [f"the roofs of one machine were measured apart ({', '.join(far)}): ideals and shares move by as much"]
 
 
 def _doubts(run: FinishedRun) -> list[str]:

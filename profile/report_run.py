@@ -51,12 +51,18 @@ def page_input(run: FinishedRun, phases: list[PhaseInput]) -> PageInput:
         environment=list(_flat(run.environment)),
         commands=list(_commands(run)),
         conventions=[
-            *conventions(run.ceilings),
+            *(line for line in conventions(run.ceilings) if not line.startswith("±")),
             *(f"{name}: {words}" for name, words in run.estimate["conventions"].items()),
         ],
         missing=list(_missing(run, phases)),
         files=[(name, holds) for name, holds in MEANINGS.items() if any(run.path.glob(name))],
     )
+
+
+def _clock_facts(wall: Mapping[str, Any], steps: int, *, scaled: bool) -> list[str]:
+    how = "; with the profiler's cost per event taken off, recorded times were scaled by"
+    recorded = f"under the profiler {seconds(wall['recorded_ns'] / steps / 1e9)}"
+    return [f"{recorded}{how} {wall['factor']:.3f}" if scaled else recorded]
 
 
 def phase_input(run: FinishedRun, name: str) -> PhaseInput:
@@ -90,7 +96,7 @@ def phase_input(run: FinishedRun, name: str) -> PhaseInput:
         ideal_ns=summary.model_ns,
         recoverable_ns=summary.recoverable_ns,
         verdict=verdict(summary),
-        facts=facts(summary),
+        facts=[*facts(summary), *_clock_facts(wall, run.steps(name), scaled=run.scaled)],
         doubts=wall["doubts"],
         answers=phase_answers(*tables, terms, run.setting(name), wall["doubts"]),
         waterfall=terms,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kernelroof.profile.compiled_record import compiled_lines
 from kernelroof.profile.finished_run import FinishedRun
-from kernelroof.roofline.advice import doubtful
+from kernelroof.roofline.advice import what_to_do
 from kernelroof.roofline.card import estimate_card
 from kernelroof.roofline.siblings import odd_layers
 from kernelroof.roofline.spread_text import samples
@@ -17,12 +17,11 @@ from kernelroof.roofline.units import counted, seconds
 from kernelroof.roofline.waterfall_text import waterfall_lines
 
 if TYPE_CHECKING:
-    import pandas as pd
     from kernelroof.profile.pipeline import Pipeline
 
 WHAT_TO_DO = "what to do:"
-_TO_DO = 3
-"""Kernels with advice, and odd layers, shown of a phase."""
+_SHOWN = 3
+"""Odd layers shown of a phase."""
 
 
 def tell(run: Pipeline) -> None:
@@ -38,7 +37,10 @@ def tell(run: Pipeline) -> None:
         for line in waterfall_lines(run.waterfall, phase, run.steps(phase), scaled=run.scaled):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
         console.print()
-        for line in to_do(tables.kernels, odd[odd["phase"] == phase]["words"].tolist(), wall["doubts"]):
+        steps = what_to_do(
+            tables.summary, tables.kernels, finished.terms(phase), finished.setting(phase), wall["doubts"]
+        )
+        for line in to_do(steps, odd[odd["phase"] == phase]["words"].tolist()):
             wrapped(console, line, indent="" if line == WHAT_TO_DO else "  ")
     for line in compiled_lines(run.folder.path) if run.compiled else []:
         wrapped(console, line.strip(), indent="  " if line.startswith(" ") else "")
@@ -61,16 +63,15 @@ def tell(run: Pipeline) -> None:
     console.print("  kernels.csv, ops.csv, wall.json, run.json: every number, with its source", markup=False)
 
 
-def to_do(kernels: pd.DataFrame, odd: Sequence[str], doubts: Sequence[str] = ()) -> list[str]:
-    """Lines of a phase: what to do about the kernels with most to recover, and layers that differ."""
-    most = kernels[kernels["recoverable_ns"].fillna(0) > 0].head(_TO_DO)
-    lines = [
-        *(doubtful(doubts) if len(most) else []),
-        *(f"{label}: {words}" for label, words in zip(most["label"], most["advice"], strict=True)),
-    ]
-    more = [f"and {counted(len(odd) - _TO_DO, 'other layer')}"] if len(odd) > _TO_DO else []
-    return [*([WHAT_TO_DO] if lines else []), *(f"{i}. {w}" for i, w in enumerate(lines, start=1)),
-            *(f"! {words}" for words in [*odd[:_TO_DO], *more])]  # fmt: skip
+def to_do(steps: Sequence[str], odd: Sequence[str]) -> list[str]:
+    """Lines of a phase: what to do, and layers that differ.
+
+    Args:
+        steps: of `advice.what_to_do`.
+        odd: a sentence for each layer that differs from its siblings.
+    """
+    more = [f"and {counted(len(odd) - _SHOWN, 'other layer')}"] if len(odd) > _SHOWN else []
+    return [WHAT_TO_DO, *steps, *(f"! {words}" for words in [*odd[:_SHOWN], *more])]
 
 
 def counting(run: Pipeline) -> list[str]:

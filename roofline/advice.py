@@ -23,6 +23,8 @@ from kernelroof.roofline.waterfall import WORDS
 
 _PRODUCTS = ("mm", "addmm", "bmm", "matmul", "linear", "baddbmm", "gemm", "gemv", "cutlass", "cublas", "xmma", "nvjet")
 _ATTENTION = ("scaled_dot_product", "flash", "fmha", "attention")
+_STEPS = 3
+"""Things to do that are named of a phase, besides running again."""
 _LOSSES = ("one_after_another_ns", "left_out_ns", "roofs_ns", "traffic_ns", "kernels_ns", "unmatched_ns", "idle_ns")
 
 
@@ -166,7 +168,7 @@ def phase_answers(
     return [
         ("What bounds it?", _what_bounds(summary, terms, setting)),
         ("Which module wastes most?", _what_wastes(summary, modules, kinds, kernels)),
-        ("What to do?", _what_to_do(summary, kernels, terms, setting, doubts)),
+        ("What to do?", " ".join(what_to_do(summary, kernels, terms, setting, doubts))),
     ]
 
 
@@ -238,18 +240,19 @@ def _unjudged(summary: PhaseSummary, kernels: pd.DataFrame) -> str:
     )
 
 
-def _what_to_do(
+def what_to_do(
     summary: PhaseSummary,
     kernels: pd.DataFrame,
     terms: Mapping[str, int],
     setting: Setting,
     doubts: Sequence[str],
-) -> str:
+) -> list[str]:
+    """Numbered sentences, most time first: at most three, behind what doubtful figures call for."""
     known = kernels.dropna(subset=["recoverable_ns"]).sort_values("recoverable_ns", ascending=False, kind="stable")
     each = _each(summary)
     steps = []
     idle = _idle_ns(terms)
-    for row in known.head(2).to_dict("records"):
+    for row in known.head(_STEPS).to_dict("records"):
         if float(row["recoverable_ns"]) > 0:
             gain = _time(row["recoverable_ns"], summary)
             steps.append(
@@ -269,13 +272,12 @@ def _what_to_do(
         share = _percent(100 * lost / summary.wall_ns)
         steps.append((lost, f"{_time(lost, summary)}{each} ({share}) have no verdict: {_way_to_know(setting)}"))
     steps.sort(key=lambda s: -s[0])
-    found = [words for _, words in steps]
-    found = [*doubtful(doubts), *found]
+    found = [*doubtful(doubts), *(words for _, words in steps[:_STEPS])]
     nothing = "Nothing measured stands out; the model itself would have to do less"
     if not found:
-        return f"{nothing}."
+        return [f"{nothing}."]
     found += [] if steps else [nothing]
-    return " ".join(f"{n}. {words}." for n, words in enumerate(found, start=1))
+    return [f"{n}. {words}." for n, words in enumerate(found, start=1)]
 
 
 def doubtful(doubts: Sequence[str]) -> list[str]:

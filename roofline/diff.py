@@ -24,6 +24,8 @@ GATHERED = "several"
 IDLE = "idle"
 """Kind of a line that holds the time in which no kernel ran, right before those of its module."""
 NO_KERNEL = "(no kernel running)"
+_PARTLY = 0.05
+"""Where kernels without FLOPs or bytes take more than this share of a line's time, its figures are not known."""
 KEYS = ("phase", "module", "kind")
 FIGURES = (
     *("launches", "time_ns", "flops", "bytes", "intensity", "ideal_ns", "pct_of_roof", "recoverable_ns"),
@@ -135,6 +137,11 @@ def _figures(rows: pd.DataFrame, lines: Mapping[tuple[str, str], tuple[str, str]
     table = aggregate(work, keys).set_index(keys)
     for name in ("launches", "time_ns", "flops", "bytes", "ideal_ns", "recoverable_ns"):
         table[name] = numbers(table[name]) / steps
+    # Sums and shares over a part of the work would pass for those of all of it.
+    partly = numbers(table["unplaced_ns"]) > _PARTLY * numbers(table["time_ns"])
+    for name in ("flops", "bytes", "intensity", "ideal_ns", "pct_of_roof", "recoverable_ns"):
+        table[name] = numbers(table[name])
+        table.loc[partly, name] = np.nan
     grouped = work.groupby(keys, sort=False, dropna=False)
     table["names"] = grouped["kernel"].agg(_names)
     table["modules"] = grouped["role"].agg(_names)

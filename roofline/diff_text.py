@@ -34,7 +34,7 @@ def diff_lines(
     if setup:
         out += _wrapped("set-up differs: " + "; ".join(f"{d.what} {_short(d.a)} -> {_short(d.b)}" for d in setup), "")
     else:
-        out.append("one set-up: any difference is the machine's or the software's beneath")
+        out.append("no difference of set-up is recorded: what differs is the machine, or code beneath it")
     out += _wrapped(roofs_line(roofs), "")
     for words in warnings:
         out += _wrapped(words, "  ! ")
@@ -64,7 +64,7 @@ def phase_line(phase: str, change: PhaseChange, *, same_work: bool = True) -> st
     if not same_work:
         return f"{phase}: {times}: other work, neither slower nor faster"
     verdict = what if change.changed else "no change beyond the noise floor"
-    drift = f"; all of it {_signed(change.drift_pct)} % alike" if abs(change.drift_pct) >= 1 else ""
+    drift = f"; all its work {_signed(change.drift_pct)} % alike" if abs(change.drift_pct) >= 1 else ""
     return f"{phase}: {times}, noise floor {fixed(change.noise_pct, 2)} % ({change.noise_from}): {verdict}{drift}"
 
 
@@ -106,13 +106,19 @@ def terms_table(terms: pd.DataFrame, phase: str) -> list[str]:
 
 
 def _renamed(changed: pd.DataFrame) -> list[str]:
-    """Kernels that go by other names in changed roles."""
+    """What changed roles launch else: another number of kernels, or kernels of other names."""
     lines = []
     for row in changed.head(4).to_dict("records"):
-        a, b = row["a_names"], row["b_names"]
-        if not pd.isna(a) and not pd.isna(b) and a != b:
-            words = f"{_tail(str(row['module']), 40)}: {_short(str(a), 60)} -> {_short(str(b), 60)}"
-            lines += _wrapped(f"other kernels in {words}", "  ")
+        if pd.isna(row["a_names"]) or pd.isna(row["b_names"]):
+            continue
+        a, b = (list(dict.fromkeys(str(row[f"{side}_names"]).split(" | "))) for side in "ab")
+        here = f"{_tail(str(row['module']), 40)} ({row['kind']})"
+        if abs(row["b_launches"] - row["a_launches"]) > 0.01 * row["a_launches"]:
+            counts = f"{row['a_launches']:.4g} -> {row['b_launches']:.4g}"
+            lines += _wrapped(f"{here} launches {counts} kernels a forward", "  ")
+        for side, names in (("A", [n for n in a if n not in b]), ("B", [n for n in b if n not in a])):
+            if names:
+                lines += _wrapped(f"{here} only in {side}: {_short(' | '.join(names), 100)}", "  ")
     return lines
 
 

@@ -10,12 +10,15 @@ from kernelroof.roofline.place import numbers
 
 
 def median_step(kernels: pd.DataFrame, phase: str) -> int | None:
-    """The step of a phase whose kernels took the middle time of all; None where no step is known."""
+    """The step of a phase that took the middle time of all, idle time included; None where no step is known."""
     rows = kernels[(kernels["phase"] == phase) & kernels["step"].notna()]
     if rows.empty:
         return None
-    times = (numbers(rows["time_ns"]) * numbers(rows["count"]),)
-    sums = pd.Series(times[0], index=rows["step"].astype("int64")).groupby(level=0).sum().sort_values(kind="stable")
+    times = numbers(rows["time_ns"])
+    if "idle_before_ns" in rows:
+        times = times + np.nan_to_num(numbers(rows["idle_before_ns"]))
+    each = pd.Series(times * numbers(rows["count"]), index=rows["step"].astype("int64"))
+    sums = each.groupby(level=0).sum().sort_values(kind="stable")
     return int(sums.index[(len(sums) - 1) // 2])
 
 

@@ -14,7 +14,7 @@ function drawSummary() {
   fill(at("sentences"), ...names.map((n) => element("li", {}, data.phases[n].sentence)));
   const rows = data.setup.map((d) => [d.what, `${d.a} → ${d.b}${d.effect ? ` (${d.effect})` : ""}`]);
   fill(at("setup"), element("h3", {}, "Set-up"), rows.length ? factList(rows)
-    : element("p", {}, "Both runs are of one set-up: any difference is the machine's, or the software's beneath."),
+    : element("p", {}, "No difference of set-up is recorded: what differs is the machine, or code beneath it."),
     element("p", { class: "note" }, `${data.roofs_line}.`));
   fill(at("paper-note"), names.length > 1 ? `What follows is of ${state.phase}; the page itself shows ${names.filter((n) => n !== state.phase).join(", ")} too.` : null);
   fill(at("phases"), ...names.map((n) => element("button", { "aria-pressed": String(n === state.phase),

@@ -93,7 +93,7 @@ def test_the_gate(pair, limit, status, capsys):
 def test_the_gate_stops_at_what_all_work_is_slower_by_unless_told_otherwise(tmp_path, capsys):
     a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", {"*": 1.3})
     assert main(["diff", a, b]) == 0
-    assert "no change beyond the noise floor; all of it +30.0 % alike" in " ".join(capsys.readouterr().out.split())
+    assert "no change beyond the noise floor; all its work +30.0 % alike" in " ".join(capsys.readouterr().out.split())
     assert main(["diff", a, b, "--fail-over", "5%"]) == GATE_CLOSED
     assert "all its work is 30.0 % slower alike" in capsys.readouterr().out
     assert main(["diff", a, b, "--fail-over", "5%", "--allow-drift"]) == 0

@@ -115,6 +115,16 @@ def test_a_module_that_is_gone_is_only_in_a():
     assert gone["a_time_ns"] == 9_000_000
 
 
+def test_figures_of_a_part_are_not_shown_for_the_whole():
+    """B works twice, and only its first time is known to the trace: its share of the roof would be that of the half."""
+    a, b = run(), pd.concat([run(), run().assign(flops=pd.NA)], ignore_index=True)
+    table = aligned(side(a), side(b))
+    assert table["a_pct_of_roof"].notna().all()
+    assert (table["b_time_ns"] == 2 * table["a_time_ns"]).all()
+    unknown = ["b_pct_of_roof", "b_flops", "b_bytes", "b_intensity", "b_ideal_ns", "b_recoverable_ns"]
+    assert table[unknown].isna().all(axis=None)
+
+
 def test_renamed_kernels_line_up():
     table, _ = verdicts([run()], [run(kernel="triton_mm")])
     assert not table["changed"].any()

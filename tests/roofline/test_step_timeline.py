@@ -48,6 +48,13 @@ def test_the_median_step_is_the_one_whose_kernels_took_the_middle_time() -> None
     assert median_step(table([*rows, placed(step=5, time_ns=60)]), "decode") == 2
 
 
+def test_idle_time_counts_for_the_median_step() -> None:
+    """Step 1 has the middle of the kernels' times, and waits longer than the others take."""
+    rows = [placed(step=n, time_ns=10 + n) for n in range(3)]
+    kernels = table(rows).assign(idle_before_ns=[0, 500, 0])
+    assert (median_step(table(rows), "decode"), median_step(kernels, "decode")) == (1, 2)
+
+
 def test_a_phase_without_steps_has_no_median_step() -> None:
     assert median_step(table([placed(step=None)]), "decode") is None
     assert median_step(table([placed()]), "prefill") is None
