@@ -24,11 +24,11 @@ def leading(recoverable: Sequence[float | None], time: Sequence[float | None], t
     """
     unjudged = [i for i, (gain, spent) in enumerate(zip(recoverable, time, strict=True)) if gain is None and spent]
     large = sorted((i for i in unjudged if (time[i] or 0) > LARGE * whole), key=lambda i: -(time[i] or 0))[:_MOST]
-    first = list(range(min(max(1, top), len(time))))
-    missing = [i for i in large if i not in first]
-    kept = first[: max(1, top - len(missing))]
-    # What is cut off may itself be large and without a verdict.
-    return [*kept, *(i for i in large if i not in kept)]
+    always = {0, *large} if len(time) else set()
+    others = [i for i in range(len(time)) if i not in always]
+    chosen = always | set(others[: max(0, top - len(always))])
+    # Those that would be beneath the table's end come last, most time first.
+    return [*sorted(i for i in chosen if i < top or i not in large), *(i for i in large if i >= top)]
 
 
 def without_verdict(kernels: pd.DataFrame) -> pd.DataFrame:

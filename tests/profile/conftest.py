@@ -1,7 +1,9 @@
 """Programs that stand in for the profilers, and where the real ones are."""
 
+import fcntl
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,8 +29,16 @@ def real():
     return find_real
 
 
+@pytest.fixture
+def alone():
+    """No other test records with a real nsys meanwhile: recordings of one user end each other's ("End of file")."""
+    with open(Path(tempfile.gettempdir()) / f"kernelroof-tests-nsys-{os.getuid()}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(params=VERSIONS["nsys"])
-def nsys_tool(request):
+def nsys_tool(request, alone):
     return find_real("nsys", request.param)
 
 

@@ -109,7 +109,7 @@ def test_stats_by_todays_name(nsys_tool, tmp_path):
     assert not (tmp_path / "kernels.csv").exists()
 
 
-def test_an_exporter_older_than_the_report(real, tmp_path):
+def test_an_exporter_older_than_the_report(real, alone, tmp_path):
     old, new = real("nsys", "2022.4"), real("nsys", "2023.4")
     report = record(new, pushing(0.01, "one"), tmp_path)
     with pytest.raises(OldExporterError, match=r"2023\.4"):
