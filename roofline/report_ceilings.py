@@ -19,7 +19,6 @@ from kernelroof.roofline.gpus import Gpu, peak_for
 from kernelroof.roofline.place import numbers, ratio
 from kernelroof.roofline.units import plain_type, quantity
 
-LEVELS = ("DRAM", "L2", "L1")
 _PEAK_COLUMNS = {"DRAM": "peak_dram_byte_s", "L2": "peak_l2_byte_s", "L1": "peak_l1_byte_s"}
 _TABLE_DTYPES = {
     "tensor:bf16": "bfloat16",

@@ -1,57 +1,14 @@
 """How report.html looks and is used: what is cut off, what lies over what, what paper has, where one is led."""
 
 import copy
-import importlib.util
 import random
 from itertools import combinations
-from pathlib import Path
 
-import pytest
 from kernelroof.roofline import palette
-from kernelroof.roofline.html import page, sentence
+from kernelroof.roofline.html import sentence
 from kernelroof.roofline.steady import named_doubts
 
-_spec = importlib.util.spec_from_file_location("browser", Path(__file__).parents[1] / "browser.py")
-browser_helper = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(browser_helper)
-made = browser_helper.load(Path(__file__).with_name("made_report.py"))
-
 DECODE = 1
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with browser_helper.open_browser() as found:
-        yield found
-
-
-@pytest.fixture
-def visit(browser):
-    visit = browser_helper.Visit(browser)
-    yield visit
-    visit.close()
-    assert visit.errors == []
-    assert visit.asked == []
-
-
-@pytest.fixture(scope="module")
-def data():
-    return made.made_report(layers=6, steps=4)
-
-
-@pytest.fixture(scope="module")
-def write(tmp_path_factory):
-    def written(data):
-        path = tmp_path_factory.mktemp("looks") / "report.html"
-        path.write_text(page("report", data, title=data["title"]), encoding="utf-8")
-        return path
-
-    return written
-
-
-@pytest.fixture(scope="module")
-def report(data, write):
-    return write(data)
 
 
 def role_of(data, phase, keep):

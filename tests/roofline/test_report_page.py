@@ -1,59 +1,16 @@
 """report.html in a real browser: what it shows is compared with the data by brute force, and with Python's formats."""
 
 import copy
-import importlib.util
 import json
 import re
-from pathlib import Path
 
 import pytest
 from kernelroof.roofline import text, units
-from kernelroof.roofline.html import WEB, page
-
-_spec = importlib.util.spec_from_file_location("browser", Path(__file__).parents[1] / "browser.py")
-browser_helper = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(browser_helper)
-made = browser_helper.load(Path(__file__).with_name("made_report.py"))
+from kernelroof.roofline.html import WEB
 
 DECODE = 1
 LOOK = "#phase=decode&module=model.layers.*.self_attn&part=layer%3Amodel.layers.3"
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;{{7*7}}${1}\u2028'"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with browser_helper.open_browser() as found:
-        yield found
-
-
-@pytest.fixture
-def visit(browser):
-    """Open pages; afterwards none of them may have complained, or asked for anything but itself."""
-    visit = browser_helper.Visit(browser)
-    yield visit
-    visit.close()
-    assert visit.errors == []
-    assert visit.asked == []
-
-
-@pytest.fixture(scope="module")
-def data():
-    return made.made_report(layers=6, steps=4)
-
-
-@pytest.fixture(scope="module")
-def write(tmp_path_factory):
-    def written(data, name="report.html"):
-        path = tmp_path_factory.mktemp("page") / name
-        path.write_text(page("report", data, title=data["title"]), encoding="utf-8")
-        return path
-
-    return written
-
-
-@pytest.fixture(scope="module")
-def report(data, write):
-    return write(data)
 
 
 def rows_of(columns):
@@ -676,7 +633,7 @@ def test_nothing_placed_and_no_roofs_leave_no_empty_chart(visit, data, write):
     assert "FLOPs or bytes not known: 22" in view.locator("#unplaced").inner_text()
 
 
-def test_a_phase_may_have_roofs_of_its_own(visit, data, write):
+def test_a_phase_may_have_roofs_of_its_own(visit, data, write, made):
     own = copy.deepcopy(data)
     own["phases"][DECODE]["roofs"] = {
         **copy.deepcopy(data["roofs"]),
@@ -707,7 +664,7 @@ def test_a_page_with_one_phase_and_one_step_does_without_steps(visit, data, writ
 
 
 # ---- size ----
-def test_twenty_thousand_launches_fit_and_can_be_looked_at(visit, write):
+def test_twenty_thousand_launches_fit_and_can_be_looked_at(visit, made, write):
     large = made.made_report(launches_of_role=455)
     assert len(large["launches"]["role"]) > 20_000
     path = write(large)
